@@ -111,7 +111,7 @@ def test_wrong_arguments_are_named_at_once(spark: SparkSession) -> None:
             "subscribe": "a",
             "isolation_level": "serializable",
         },
-        "is nothing that an option can be": {"path": "/d", "subscribe": "a", "split_bytes": 1.5},
+        "is not a valid type of an option": {"path": "/d", "subscribe": "a", "split_bytes": 1.5},
     }
     for problem, arguments in wrong.items():
         for function in (stratalog.spark.read, stratalog.spark.read_stream):

@@ -150,7 +150,7 @@ def test_a_capability_that_was_asked_for_is_an_error_when_it_is_off(sessions: An
     problems, _ = sessions["asked"]
     errors = [what for weight, what, _ in problems if weight == "error"]
     assert [what.split()[0] for what in errors] == ["columns", "stream-columns"]
-    assert all(what.endswith("spark.stratalog.scan.columns asks for it") for what in errors)
+    assert all(what.endswith("spark.stratalog.scan.columns enables it") for what in errors)
 
 
 @pytest.mark.spark

@@ -1,6 +1,6 @@
 """Packages that are functions too: `stratalog.jobs.audit(url)` is `run.audit` of that package.
 
-The name stands for the function in the door of `stratalog.jobs`, and for the package once a module in it was imported.
+The name is the function in the interface of `stratalog.jobs`, and the package once one of its modules was imported.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Exchanger(Executor, Protocol):
         """The number of tasks that run concurrently."""
 
     def rows(self, parts: int) -> AbstractContextManager[StepRows]:
-        """Return the numbers from 0 as a column `id`, one a part. What is made of them is gone with the context."""
+        """Return the numbers from 0 as a column `id`, one a part. Derived tables end with the context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Threads:
         progress: Progress = SILENT,
         cost: Callable[[T], int] = lambda _: 1,
     ) -> Generator[R, None, None]:
-        """See `Executor.map`. Exceptions of `work` are passed on as they are."""
+        """See `Executor.map`. Exceptions of `work` are passed on unchanged."""
         total = sum(map(cost, tasks)) if isinstance(tasks, Sequence) else 0
         source = iter(tasks)
         running: dict[Future[R], int] = {}
@@ -118,12 +118,12 @@ class Threads:
 
     @contextmanager
     def rows(self, parts: int) -> Iterator[StepRows]:
-        """See `Exchanger.rows`. They lie in a temporary directory."""
+        """See `Exchanger.rows`. They are in a temporary directory."""
         with TemporaryDirectory(prefix="stratalog-rows-") as directory:
             yield ThreadRows.numbers(self, Path(directory), parts)
 
 
-#: What a job runs on unless it is given an executor.
+#: The default executor of a job.
 THREADS: Final = Threads()
 
 

@@ -31,7 +31,7 @@ __all__ = [
     "write_stream",
 ]
 
-quiet_this_worker()  # whatever a planner of ours imports, it comes by here
+quiet_this_worker()  # all planners import this package
 
 
 def register(spark: SparkSession) -> None:

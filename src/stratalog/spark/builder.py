@@ -1,8 +1,8 @@
-"""The source and the sink with Python's own types: `read`, `read_stream`, `write`, `write_stream`.
+"""The source and the sink with Python types: `read`, `read_stream`, `write`, `write_stream`.
 
-Each argument is the option of the same name in snake case: `starting_offsets` is `startingOffsets`. Values are what
-Python has for them: a `datetime`, a `timedelta`, a list of topics, offsets by (topic, partition). A wrong one is a
-UsageError at once, before Spark hears of it. A test holds the arguments to the options that source and sink know.
+Each argument is the option of the same name in snake case: `starting_offsets` is `startingOffsets`. Values have Python
+types: a `datetime`, a `timedelta`, a list of topics, offsets by (topic, partition). An invalid one is a UsageError
+before Spark is called. A test compares the arguments with the options of source and sink.
 """
 
 from __future__ import annotations
@@ -62,15 +62,16 @@ def read(
     timestamp_disorder: Duration | None = None,
     push_filters: bool | None = None,
 ) -> DataFrame:
-    """Return the records of topics, as `spark.read.format("stratalog")` gives them.
+    """Return the records of topics, as `spark.read.format("stratalog")` does.
 
-    Docs/reference/spark_source.md explains each option.
+    docs/reference/spark_source.md explains each option.
 
         stratalog.spark.read(spark, path="/data", subscribe=["orders"], starting_offsets={("orders", 0): 5})
 
     `path` (data directories), `remote` (URL of an object store, with `remote_options`) and `kafka` (properties of a
-    client, `{"bootstrap.servers": "host:9092"}`) say where, at least one of them; `subscribe`, `subscribe_pattern` and
-    `assign` say what, just one of them. What is None has the option's default. UsageError.
+    client, `{"bootstrap.servers": "host:9092"}`) select the place, at least one of them; `subscribe`,
+    `subscribe_pattern` and `assign` select the topics, exactly one of them. None means the option's default. Raises
+    UsageError.
     """
     arguments = {name: value for name, value in locals().items() if name != "spark"}
     from stratalog.spark.options import ReadOptions  # keeps `import stratalog.spark` cheap
@@ -167,7 +168,7 @@ def write_stream(
     sort_by_time: bool | None = None,
     include_headers: bool | None = None,
 ) -> DataStreamWriter:
-    """Return a writer of a stream, to be given a trigger and started. Each batch is written once."""
+    """Return a writer of a stream. Give it a trigger and start it. Each batch is written once."""
     arguments = {name: value for name, value in locals().items() if name != "rows"}
     from stratalog.spark.sink import SinkOptions  # keeps `import stratalog.spark` cheap
 
@@ -177,11 +178,12 @@ def write_stream(
     return rows.writeStream.format(FORMAT).options(**options)
 
 
-# --- from Python's values to the text of options ----------------------------------------------------------------------
+# --- from Python values to the text of options
+# --------------------------------------------------------------------------
 
 
 def encode(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Options from arguments that are not None. Pure. UsageError for a value that none of them can be."""
+    """Return options from arguments that are not None. Pure. UsageError for an unsupported value."""
     options: dict[str, str] = {}
     for name, value in arguments.items():
         if value is None:
@@ -202,7 +204,7 @@ def encode(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 
 def absolute(paths: str) -> str:
-    """Make comma-separated paths absolute, but not URLs: planners and workers have other working directories."""
+    """Make comma-separated paths absolute, except URLs: planners and workers have other working directories."""
     found = (each.strip() for each in paths.split(","))
     return ",".join(each if not each or ":/" in each else os.path.abspath(each) for each in found)
 
@@ -225,7 +227,7 @@ def _text(name: str, value: Any) -> str:
             return str(value.__fspath__())
         case Iterable():
             return ",".join(str(each) for each in value)
-    raise UsageError(f"{name}={value!r}: {type(value).__name__} is nothing that an option can be")
+    raise UsageError(f"{name}={value!r}: {type(value).__name__} is not a valid type of an option")
 
 
 def _milliseconds(value: Any) -> int:
@@ -237,7 +239,7 @@ def _milliseconds(value: Any) -> int:
 
 
 def _by_partition(name: str, value: Mapping[Any, Any]) -> str:
-    """{("orders", 0): 5} as the JSON that the option wants."""
+    """Return {("orders", 0): 5} as the JSON of the option."""
     return json.dumps(by_topic({_topic_partition(name, key): _milliseconds(each) for key, each in value.items()}))
 
 
@@ -253,4 +255,4 @@ def _topic_partition(name: str, key: Any) -> TopicPartition:
     match key:
         case (str(topic), int(partition)):
             return topic, partition
-    raise UsageError(f'{name}: {key!r} is no partition; expected (topic, number), such as ("orders", 0)')
+    raise UsageError(f'{name}: {key!r} is not a partition; expected (topic, number), such as ("orders", 0)')

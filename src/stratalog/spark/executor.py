@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Groups for each core: enough to level out, few enough that starting them is no matter.
+#: Groups for each core: enough to balance load, few enough to start quickly.
 _GROUPS_PER_CORE: Final = 8
 
-#: Ends each partition: the JVM has a buffer (8 KiB) before the socket to Python, and small results would wait in it.
+#: Ends each partition: the JVM buffers 8 KiB before the socket to Python, where small results would wait.
 _PADDING: Final = bytes(16 * 1024)
 
 
@@ -54,7 +54,7 @@ class SparkExecutor:
 
     @contextmanager
     def rows(self, parts: int) -> Iterator[SparkRows]:
-        """See `Exchanger.rows`. Spark keeps what is kept until the context ends."""
+        """See `Exchanger.rows`. Spark keeps persisted rows until the context ends."""
         from stratalog.spark.rows import SparkRows  # keeps `import stratalog.spark` cheap
 
         kept: list[DataFrame] = []
@@ -104,7 +104,7 @@ class SparkExecutor:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks run at once; of a cluster that grows on demand, how many now."""
+    """Return how many tasks run at once; for dynamic allocation, how many now."""
     if not is_connect(spark):
         return max(spark.sparkContext.defaultParallelism, 1)
     from pyspark.sql import functions as F  # keeps `import stratalog.spark` cheap
@@ -124,7 +124,7 @@ class _Outcome(Generic[R]):
 
 
 class _GroupWork:
-    """Works on the groups whose numbers it is given, and gives their outcomes, pickled."""
+    """Runs the groups with the given numbers, and returns their pickled outcomes."""
 
     def __init__(self, payload: list[bytes], work: Callable[[Any], Any]) -> None:
         self._payload = payload

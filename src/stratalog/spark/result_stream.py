@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def stream_column(spark: SparkSession, frame: DataFrame) -> Generator[bytes, None, None]:
-    """Yield the first column of a table while it is being made; closing it early interrupts the job."""
+    """Yield the first column of a table while it is computed. Closing it early interrupts the job."""
     tag = f"stratalog-{random_uuid().hex}"
     spark.addTag(tag)
     finished = False
@@ -25,7 +25,7 @@ def stream_column(spark: SparkSession, frame: DataFrame) -> Generator[bytes, Non
         finished = True
     finally:
         if not finished:
-            with suppress(Exception):  # the session may be gone; the reason why we leave is what counts
+            with suppress(Exception):  # the session may be gone; the original error counts
                 spark.interruptTag(tag)
         with suppress(Exception):
             spark.removeTag(tag)
@@ -60,7 +60,7 @@ def _classic_rows(frame: DataFrame) -> Iterator[bytes]:
                 yield from batch.column(0).to_pylist()
     except Exception:
         with unwrap_spark_exception():
-            server.getResult()  # tells what went wrong in the JVM
+            server.getResult()  # raises the error of the JVM
         raise
     with unwrap_spark_exception():
         server.getResult()

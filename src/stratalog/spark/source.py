@@ -37,7 +37,7 @@ from stratalog.spark.stream import StreamOptions, parse_for_either
 
 FORMAT = "stratalog"
 
-#: Metadata of a field: the reader is only asked which filters it applies. As in `StratalogScans.java`.
+#: Metadata of a field: the reader is only used to find which filters it applies. As in `StratalogScans.java`.
 PROBE = "stratalog.probe"
 
 
@@ -139,6 +139,6 @@ class FilteringBatchReader(BatchScanReader):
     """Takes filters too. Spark refuses such a reader where `spark.sql.python.filterPushdown.enabled` is false."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Keep the filters that can be applied exactly, and give back the others."""
+        """Keep the filters that can be applied exactly, and return the others."""
         self._constraints, rest = push(filters, self._constraints)
         return rest

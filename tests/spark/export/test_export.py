@@ -213,7 +213,7 @@ def test_mistakes_are_named_before_anything_is_written(tmp_path: Path, spark: Sp
         "expected 'json', or": {"decode": "xml"},
         "expected a schema as DDL": {"decode": Json("id NOPE")},
         "no JSON object is among": {"decode": "json"},
-        "is no Avro schema": {"decode": Avro("{}")},
+        "is not an Avro schema": {"decode": Avro("{}")},
         "spark-avro": {"decode": Avro(avro)},
         "spark-protobuf": {"decode": Protobuf("a.B", b"")},
     }

@@ -293,7 +293,7 @@ def test_of_jobs_that_make_the_same_topic_the_second_fails_and_leaves_nothing(pl
     first.commit([first.write(iter([rows(["a"])]))])
     before = place.files()
     other = second.write(iter([rows(["b"])]))
-    with pytest.raises(StratalogError, match="topic t came into being"):
+    with pytest.raises(StratalogError, match="topic t was created"):
         second.commit([other])
     second.abort([other])
     assert place.files() == before

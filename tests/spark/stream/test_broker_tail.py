@@ -130,7 +130,7 @@ def test_a_topic_that_is_deleted_is_an_error_or_read_when_it_is_back(
     stream = query()
     stream.trigger()
     topic.delete()
-    with pytest.raises(DataLossError, match="-0, which was read up to offset 30, is gone"):
+    with pytest.raises(DataLossError, match="-0, which was read up to offset 30, no longer exists"):
         stream.trigger()
     stream.restart(failOnDataLoss="false")
     assert stream.trigger() == []

@@ -263,7 +263,7 @@ def test_a_deleted_topic_is_an_error_or_left_out(partition: Partition) -> None:
     Partition(partition.root, "flights").segment(steady(2))
     stream.trigger()
     shutil.rmtree(partition.directory)
-    with pytest.raises(DataLossError, match="orders-0, which was read up to offset 80, is gone"):
+    with pytest.raises(DataLossError, match="orders-0, which was read up to offset 80, no longer exists"):
         stream.trigger()
     stream.restart(failOnDataLoss="false")
     assert stream.trigger() == []

@@ -79,7 +79,7 @@ class BucketAudit:
 
 
 class Bucket:
-    """A bucket that tasks open where they run: what is sent to another process is its URL and options."""
+    """A bucket that tasks open where they run: other processes get its URL and options."""
 
     def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
         self.url = url
@@ -160,17 +160,16 @@ def audit_bucket(
     ledger: Ledger | None = None,
     progress: Progress = SILENT,
 ) -> BucketAudit:
-    """Check a bucket, with the metadata of `data_dirs` where there are any. Nothing is changed.
+    """Check a bucket, with the metadata of `data_dirs` if given. Nothing is changed.
 
-    A store that is open is for threads of this process; other executors need a `Bucket`. `ledger` remembers contents
-    that were found sound; without one everything is read.
+    An open store is for threads of this process; other executors need a `Bucket`. `ledger` remembers contents that were
+    sound; without one everything is read.
 
     Returns:
         All findings, by topic, partition and offset.
 
     Raises:
         RemoteStorageError, TaskError: The store fails; then nothing is known.
-
     """
     if isinstance(bucket, ObjectStore):
         bucket = Bucket.of(bucket)
@@ -376,7 +375,7 @@ def order_of(finding: ObjectFinding) -> tuple[str, int, int, str, str]:
 
 
 def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
-    """Yield what lies in the bucket and belongs to no partition; topics that have several ids."""
+    """Yield objects in the bucket that belong to no partition, and topics with several ids."""
     for name in bucket.foreign_directories:
         yield ObjectFinding(
             severity=Severity.NOTE,

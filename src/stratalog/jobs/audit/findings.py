@@ -57,7 +57,7 @@ class AuditKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeleteObjects:
-    """Delete these, in this order (a manifest first), unless there is by now a manifest at `manifest_key`."""
+    """Delete these in order (a manifest first), unless there is now a manifest at `manifest_key`."""
 
     keys: tuple[str, ...]
     manifest_key: str | None = None

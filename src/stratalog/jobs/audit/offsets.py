@@ -17,7 +17,7 @@ from stratalog.remote.storage import SegmentManifest
 def audit_offsets(
     partition: TopicIdPartition, readable: Sequence[SegmentManifest], log: LogFacts | None
 ) -> list[ObjectFinding]:
-    """Return the findings of a partition's readable segments, in any order; `log` None: nothing is known but them."""
+    """Return the findings of a partition's readable segments, in any order; `log` is None if unknown."""
     ordered = sorted(readable, key=lambda m: (m.base_offset, -m.end_offset, m.event_timestamp))
     findings: list[ObjectFinding] = []
     current: list[SegmentManifest] = []
@@ -47,10 +47,10 @@ def _of_another_lineage(ordered: Sequence[SegmentManifest], log: LogFacts | None
 
 
 def _older_than_before(ordered: Sequence[SegmentManifest]) -> set[int]:
-    """Without a leader to ask: in one history the epochs never descend as offsets ascend.
+    """Find segments of abandoned histories without a leader: in one history epochs ascend with offsets.
 
-    The newest epochs are believed first; a segment that contradicts what is believed is of a history that was given up:
-    an epoch of it ends where a later one has begun, or begins where an earlier one has not ended.
+    The newest epochs are trusted first. A segment that contradicts them is of an abandoned history: one of its epochs
+    ends where a later one has begun, or begins where an earlier one has not ended.
     """
     begins: dict[int, int] = {}
     ends: dict[int, int] = {}

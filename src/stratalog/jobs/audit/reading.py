@@ -1,9 +1,7 @@
-"""Every object of one segment read and checked: the part of an audit that is asked for by `--deep`.
+"""Read and check every object of one segment, for `--deep`.
 
-The store is one in which contents lie as they are under the keys of our layout (`layouts.PlainView`), whatever is below
-it.
-
-The records are fetched in ranges of `RANGE_BYTES`. One range is in memory for each segment that is being read.
+The store has decoded contents under the keys of our layout (`layouts.PlainView`), whatever is below it. The records are
+fetched in ranges of `RANGE_BYTES`, one of which is in memory for each segment being read.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class ReadSegment:
 def read_segment(
     store: ObjectStore, manifest: SegmentManifest, on_bytes: Callable[[int], None] = lambda _: None
 ) -> ReadSegment:
-    """Read everything that a manifest lists. Objects that are not there are no fault here: the listing reports them.
+    """Read everything that a manifest lists. Missing objects are no fault here: the listing reports them.
 
     Raises RemoteStorageError when the store fails.
     """

@@ -33,7 +33,7 @@ class Remade:
 
     manifest: SegmentManifest
     contents: Mapping[ObjectKind, bytes]
-    #: Those that are, byte for byte, what the manifest had said.
+    #: Those that are unchanged, according to the manifest.
     as_before: frozenset[ObjectKind]
 
 

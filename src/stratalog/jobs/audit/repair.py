@@ -1,10 +1,10 @@
-"""Repair of a bucket, one mend at a time. Each is safe to do again, and a crash within it leaves nothing worse.
+"""Repair a bucket, one mend at a time. Each can be repeated, and a crash within it does no harm.
 
-    delete      the manifest first, as a deletion does; what has a manifest by then is left alone
-    remake      the new content, then the manifest with its checksum; in between readers take it for damaged, as before
-    manifest    one object, whole or not at all
+    delete      the manifest first, as for a deletion; objects that now have a manifest are left alone
+    remake      the new content, then the manifest with its checksum; in between it still counts as damaged
+    manifest    one object, atomically
 
-A mend looks again before it writes: what was found may be minutes old.
+A mend checks again before it writes: findings may be minutes old.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def carry_out(store: ObjectStore, mend: Mend, uploads: S3Uploads | None = None) 
     view = plain_view(store)
     if isinstance(mend, RemakeIndexes):
         return _remake(view, mend)
-    store = view.inner  # objects as they are: what has no manifest has no contents
+    store = view.inner  # objects undecoded: without a manifest there are no contents
     return _delete(store, mend) if isinstance(mend, DeleteObjects) else _write_manifest(store, mend.metadata)
 
 

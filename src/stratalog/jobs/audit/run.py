@@ -24,7 +24,7 @@ from stratalog.jobs.ledger import Ledger, State
 from stratalog.jobs.progress import SILENT, Progress
 from stratalog.util import SYSTEM_CLOCK
 
-#: What is younger may be a copy or a deletion under way.
+#: Younger objects may belong to a copy or a deletion in progress.
 GRACE_MS: Final = 24 * 3_600_000
 
 _LEDGER: Final = "audit"

@@ -187,9 +187,9 @@ def _unfinished_deletion(facts: SegmentFacts) -> ObjectFinding:
 
 
 def _undeleted(facts: SegmentFacts) -> ObjectFinding:
-    """With its records and its manifest it may have been put back on purpose; otherwise it is what a deletion left.
+    """With its records and manifest it may have been restored on purpose; otherwise a deletion left it.
 
-    A manifest alone comes of a put that the store did after its caller had given up and deleted the segment.
+    A manifest alone comes from a late put, after its caller had given up and deleted the segment.
     """
     if facts.stored.has_manifest_object and facts.stored.get(ObjectKind.LOG) is None:
         return facts.leftover(

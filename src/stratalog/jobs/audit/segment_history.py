@@ -45,7 +45,7 @@ _NO_MANIFEST = ManifestFault("there is no manifest")
 
 
 class NotProvedError(RemoteStorageError):
-    """The objects do not prove what a mend would write; nothing was changed."""
+    """The objects do not prove what a mend would write. Nothing was changed."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Producers:
         self.replay.see(batch)
 
     def aborted_from(self, offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions whose marker lies at `offset` or behind, by marker."""
+        """Return the aborted transactions with a marker at or after `offset`, by marker."""
         found = [each for each in self.replay.aborted if each.last_offset >= offset]
         begin = self.begins_at
         if begin is None:
@@ -183,7 +183,7 @@ class SegmentHistory:
         return known
 
     def _epochs_of(self, manifest: SegmentManifest) -> list[EpochEntry]:
-        """Return what the object says; nothing where it is damaged or not there."""
+        """Return the epochs in the object; none if it is damaged or missing."""
         try:
             return decode_epochs(self._content(manifest, ObjectKind.LEADER_EPOCHS))
         except (DamagedRemoteObjectError, RemoteResourceNotFoundError, CorruptCheckpointError):

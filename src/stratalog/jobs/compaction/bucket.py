@@ -34,7 +34,7 @@ class BucketPlan:
     covered: tuple[SegmentManifest, ...] = field(repr=False)
 
     def replaced_by(self, new: Sequence[SegmentManifest]) -> list[SegmentManifest]:
-        """Return what need not be there when `new` are: what they were made of, and what is covered in any case."""
+        """Return what is obsolete once `new` exist: their sources, and covered segments."""
         gone = [
             manifest
             for manifest in self.manifests

@@ -26,7 +26,7 @@ _VERSION: Final = 1
 _HIGH_BITS: Final = 48
 _LOW_BITS: Final = 128 - _HIGH_BITS
 _STEP_BITS: Final = 24
-#: Ids whose spelling begins with '-' are not used; it stands for six bits of this value.
+#: Ids that would begin with '-' are not used: it encodes six bits of this value.
 _DASH: Final = 62
 
 
@@ -47,12 +47,12 @@ class BucketJob:
                 self._earlier[topic] = noted
 
     def is_of_earlier(self, manifest: SegmentManifest) -> bool:
-        """Return whether a job that did not come to its end made this segment."""
+        """Return whether an unfinished earlier job made this segment."""
         job = self._earlier.get(manifest.topic)
         return job is not None and is_of_job(manifest.segment_id, job)
 
     def begin(self) -> None:
-        """Remove what earlier jobs had put and not published, and note this one. RemoteStorageError."""
+        """Remove what earlier jobs staged and did not publish, and record this one. RemoteStorageError."""
         finish_publications(self._store)
         for topic, job in self._earlier.items():
             sweep(self._store, job, topic)
@@ -61,7 +61,7 @@ class BucketJob:
             self._store.put(_key(topic), json.dumps(note).encode())
 
     def sweep(self) -> None:
-        """Remove what this job has put and not published. RemoteStorageError."""
+        """Remove what this job staged and did not publish. RemoteStorageError."""
         finish_publications(self._store)
         for topic in self.topics:
             sweep(self._store, self.id, topic)

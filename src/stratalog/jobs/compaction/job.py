@@ -1,4 +1,4 @@
-"""All partitions of a compaction, one step after the other, whatever tier they lie in."""
+"""Run the steps of a compaction for all partitions, in any tier."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class BrokerMetadataLog:
     """The metadata topic of a cluster as a metadata manager's log (`remote.metadata.log.MetadataLog`)."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """UsageError when the cluster has no such topic: nothing is tiered there."""
+        """Raise UsageError when the cluster has no such topic: nothing is tiered there."""
         self._cluster = cluster
         try:
             self.partition_count = len(cluster.topic(TOPIC).partitions)
@@ -122,7 +122,7 @@ class TieredCluster:
         epoch_end: EpochEnd | None = None,
     ) -> None:
         self._log = log
-        #: What owns the bucket, if anything does.
+        #: The owner of the bucket, if any.
         self.cluster_id = cluster_id
         self._epoch_end = epoch_end
         self._manager = TopicBasedRemoteLogMetadataManager(log, clock=clock)
@@ -164,7 +164,7 @@ class TieredCluster:
         return found
 
     def announce(self, partition: TopicIdPartition, new: Iterable[SegmentManifest]) -> None:
-        """Make segments known whose objects and manifests are in the bucket: begun and finished, in one batch."""
+        """Announce segments whose objects and manifests are in the bucket: started and finished, in one batch."""
         events: list[bytes] = []
         for manifest in new:
             finished = manifest.metadata()
@@ -178,7 +178,7 @@ class TieredCluster:
             self._log.append_all(number, events, self._clock.now_ms())
 
     def to(self, state: RemoteLogSegmentState, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
-        """Move segments to another state; those that are gone are passed over: a broker was quicker. StratalogError."""
+        """Move segments to another state. Skips those that a broker has deleted. StratalogError."""
         for segment in segments:
             update = _update(segment, state, self._clock.now_ms())
             with suppress(RemoteResourceNotFoundError):

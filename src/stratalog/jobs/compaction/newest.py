@@ -29,7 +29,7 @@ class NewestKeys:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all keys, and give the memory back."""
+        """Forget all keys, and free the memory."""
         self._reserve(_SLOTS_MIN)
         self._state[1] = 0
 

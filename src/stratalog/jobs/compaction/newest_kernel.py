@@ -9,7 +9,7 @@ from stratalog.records.native import compiled, inlined
 
 @inlined
 def _is_new(table: Any, low: Any, high: Any) -> bool:
-    """Add a hash to a table in which (0, 0) is a free place; whether it was not there. There is a free place."""
+    """Add a hash to a table in which (0, 0) is a free slot. Return whether it was new. Needs a free slot."""
     mask = len(table) - 1
     at = high & mask
     while True:

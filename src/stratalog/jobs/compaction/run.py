@@ -190,7 +190,7 @@ def _bucket_plan(
 
 @contextmanager
 def _swept(job: BucketJob) -> Iterator[None]:
-    """Whatever happens, what tasks had put does not stay; what they put after this is the next run's business."""
+    """Remove what tasks have staged at the end. The next run removes what they stage later."""
     try:
         yield
     except BaseException:
@@ -200,7 +200,7 @@ def _swept(job: BucketJob) -> Iterator[None]:
 
 
 def _local_plan(partition: data_dirs.LocalPartition, config: LogConfig, clock: Clock) -> local.LocalPlan:
-    """UsageError for a partition that is in two tiers: what its tombstones delete may lie in the other one."""
+    """Raise UsageError for a partition in two tiers: what its tombstones delete may be in the other one."""
     if config.remote_storage_enable:
         raise UsageError(
             f"{partition.path}: {partition.topic} is tiered (remote.storage.enable); compact its bucket instead"

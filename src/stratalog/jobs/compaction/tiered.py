@@ -168,7 +168,7 @@ def _delete_objects(store: ObjectStore, segments: Sequence[RemoteLogSegmentMetad
 
 
 def _is_made_of(new: SegmentManifest, plan: BucketPlan, gone: set[UUID]) -> bool:
-    """Return whether one of the segments that a new one was made of is gone: retention was quicker."""
+    """Return whether a source of a new segment no longer exists, because retention deleted it."""
     return any(
         each.segment_id in gone and new.base_offset <= each.base_offset and each.end_offset <= new.end_offset
         for each in plan.manifests

@@ -95,7 +95,7 @@ class RewriteTask:
     met: MetData
     facts: FilterFacts
     config: LogConfig
-    #: A directory in which the attempt makes one of its own; empty: where Spark has its own files on the worker's disk.
+    #: A directory for that of the attempt; empty: Spark's local directory on the worker.
     directory: str
     #: The destination of the new segment; None: it stays where it was written.
     upload: Upload | None = None

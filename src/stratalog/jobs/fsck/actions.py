@@ -67,9 +67,9 @@ class RebuildIndexes:
 
 @dataclass(frozen=True, slots=True)
 class CutTail:
-    """Cut a `.log` behind its last sound batch, and rebuild its indexes.
+    """Cut a `.log` after its last sound batch, and rebuild its indexes.
 
-    The bytes behind are first copied to `<name>.<position>.cut`, durably, as recovery does.
+    The rest is first copied durably to `<name>.<position>.cut`, as by recovery.
     """
 
     path: Path
@@ -168,7 +168,7 @@ class WriteRecoveryPoints:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile:
-    """Remove a derived file that stands for nothing."""
+    """Remove an unused derived file."""
 
     path: Path
     what: str

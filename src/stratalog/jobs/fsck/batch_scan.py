@@ -30,9 +30,9 @@ WINDOW_SIZE: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Batches that lie one behind the other: `rows` (`records.native.header_scan`), with positions in the file.
+    """Consecutive batches: `rows` (`records.native.header_scan`), with positions in the file, and their bytes.
 
-    And their bytes, of a batch that is larger than a window its header only.
+    Of a batch larger than a window, only the header.
     """
 
     rows: Any
@@ -90,21 +90,21 @@ def _claim_of(row: Any, expected_offset: int, highest: int) -> Claim:
 
 
 def _behind(rows: Any, expected_offset: int, highest: int) -> int:
-    """Return the offset behind the last sound batch of the segment up to the end of `rows`."""
+    """Return the offset after the last sound batch of the segment up to the end of `rows`."""
     last = rows["last_offset"][rows["is_sound"] == 1]
     last = last[last <= highest]
     return max(expected_offset, int(last.max()) + 1) if len(last) else expected_offset
 
 
 def _single(file: File, size: int, position: int, status: int, window_size: int) -> Window | None:
-    """Return the one batch at `position` that the native loop left, or None if there is none."""
+    """Return the batch at `position` that the native loop skipped, or None."""
     if status == header_scan.CUT:
         return _large_batch(file, size, position, window_size)
     return _old_message(file, size, position) if status == header_scan.OLD_FORMAT else None
 
 
 def _large_batch(file: File, size: int, position: int, window_size: int) -> Window | None:
-    """Return a batch that does not fit a window, with its header only, or None if there is none or it is not whole."""
+    """Return a batch larger than a window, with its header only, or None if there is none or it is incomplete."""
     data = memoryview(file.pread(HEADER_SIZE, position))
     if len(data) < HEADER_SIZE or position + (needed := checked_batch_size(data, 0)) > size:
         return None

@@ -202,7 +202,7 @@ def _check_shutdown_mark(report: DirReport, fs: FileSystem) -> None:
 
 
 def _compare_meta(dirs: Sequence[DirReport]) -> None:
-    """One installation: the same cluster and node, and a directory id of its own for each."""
+    """Check that all directories belong to one cluster and node, and have different ids."""
     known = [one for one in dirs if one.meta is not None]
     for one in known[1:]:
         first = known[0]
@@ -216,7 +216,7 @@ def _compare_meta(dirs: Sequence[DirReport]) -> None:
 
 
 def _by_broker(dirs: Sequence[DirReport]) -> list[list[DirReport]]:
-    """Return the directories of each broker. They are of several if each node id has a metadata log of its own."""
+    """Return the directories of each broker. There are several if each node id has its own metadata log."""
     found: dict[str | None, list[DirReport]] = {}
     for one in dirs:
         found.setdefault(None if one.meta is None else one.meta.get("node.id"), []).append(one)
@@ -242,7 +242,7 @@ def _add_meta(report: DirReport, found: str, expected: str) -> None:
 
 
 def _compare_places(dirs: Sequence[DirReport]) -> None:
-    """Check that a partition lies in one directory of a broker only."""
+    """Check that a partition is in only one directory of a broker."""
     places: dict[str, Path] = {}
     for report in (partition for one in dirs for partition in one.partitions):
         if report.name in places:

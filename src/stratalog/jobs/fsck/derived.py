@@ -45,7 +45,7 @@ class _Derived:
         self._fs = fs
         first = segments[0].base_offset
         self._replay = Replay(is_complete=first == 0)
-        #: Whether the replay saw every batch that was ever there: what it gives is then exactly what must be stored.
+        #: Whether the replay saw all batches ever: its result is then exactly what must be stored.
         self._is_exact = not any(facts.has_gaps or facts.has_damage_within for facts in segments) and all(
             facts.is_sound for facts in segments[:-1]
         )
@@ -166,7 +166,7 @@ class _Derived:
     def _txn_fault(
         self, entry: AbortedTransaction, expected: AbortedTransaction | None, unknown: set[int]
     ) -> str | None:
-        """Return what should stand there instead, or None if the entry may be right."""
+        """Return the expected entry, or None if the entry may be right."""
         first_known = self._segments[0].base_offset
         if expected is None:
             if entry.last_offset in unknown:

@@ -1,8 +1,8 @@
-"""What an export remembers of a run, in the commit of the run's rows: their offsets. Pure.
+"""The commit of an export run, which records its offsets with its rows. Pure.
 
-A commit names the export, the run, the offsets that were added and, for every partition ever exported, the offset that
-comes next. It is one JSON document: a file of the log of a Parquet table (`parquet_table`), the `userMetadata` of a
-Delta commit, a property of an Iceberg snapshot.
+A commit names the export, the run, the added offsets and, for every partition ever exported, the next offset. It is one
+JSON document: a file in the log of a Parquet table (`parquet_table`), the `userMetadata` of a Delta commit, a property
+of an Iceberg snapshot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMMIT_FORMAT: Final = 1
 
 
 class CorruptCommitError(StratalogError):
-    """A table's memory of its exports cannot be read."""
+    """The record of a table's exports is unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Commit:
                 files=tuple(DataFile(str(path), int(size), int(n)) for path, size, n in document["files"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptCommitError(f"{where} is no commit of an export: {error}") from error
+            raise CorruptCommitError(f"{where} is not a commit of an export: {error}") from error
 
 
 def next_commit(

@@ -43,10 +43,10 @@ class Decoding(ABC):
 
     @abstractmethod
     def check(self, spark: SparkSession) -> None:
-        """UsageError when the schema is none, or the session lacks what decoding needs."""
+        """Raise UsageError when the schema is invalid, or the session lacks what decoding needs."""
 
     def _try(self, spark: SparkSession, advice: str) -> None:
-        """Have Spark analyse and run it on nothing. UsageError with the first line of what it says, and advice."""
+        """Let Spark analyse and run it on no rows. UsageError with the first line of the error, and advice."""
         rows = spark.range(1).select(F.lit(None).cast("binary").alias("value"))
         try:
             self.apply(rows).collect()
@@ -85,7 +85,7 @@ class Json(Decoding):
         self._try(spark, "expected a schema as DDL, such as `id BIGINT, tags ARRAY<STRING>`")
 
     def decode(self, value: Column) -> tuple[Column, Column]:
-        # A cast takes any bytes for a string; only valid ones are given on.
+        # A cast accepts any bytes for a string; only valid ones are passed on.
         text = F.when(F.is_valid_utf8(value.cast("string")), value.cast("string"))
         parsed = F.from_json(
             text,
@@ -118,7 +118,7 @@ class Avro(Decoding):
     def decode(self, value: Column) -> tuple[Column, Column]:
         payload = _unframed(value, self.schema_id) if self.confluent else value
         decoded = from_avro(payload, self.schema, {"mode": "PERMISSIVE"})
-        # Spark gives a record of nulls for what cannot be decoded. What really is one has these bytes:
+        # Spark returns a record of nulls for what cannot be decoded. A real one has these bytes:
         nothing = all_null_record(self.schema)
         is_empty = F.lit(True)
         for name in _field_names(self.schema):
@@ -195,7 +195,7 @@ def checked_avro_schema(text: str) -> str:
     except (ValueError, KeyError, TypeError):
         is_record = False
     if not is_record:
-        raise UsageError(f"{text[:80]!r} is no Avro schema of a record; expected its JSON text")
+        raise UsageError(f"{text[:80]!r} is not an Avro schema of a record; expected its JSON text")
     return text
 
 

@@ -22,7 +22,7 @@ class DeltaTarget(EngineTarget):
 
     def read(self) -> DataFrame:
         if not self._exists():
-            raise UsageError(f"{self._to} is no Delta table")
+            raise UsageError(f"{self._to} is not a Delta table")
         return self._spark.table(self._table)
 
     def _exists(self) -> bool:

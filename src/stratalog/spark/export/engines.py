@@ -20,7 +20,7 @@ from stratalog.spark.export.layout import UNDECODED
 from stratalog.spark.export.parquet_table import OverlappingRunsError
 from stratalog.spark.export.targets import CommitResult, ExportTarget
 
-#: Name of what an export remembers, in commits and table properties, and of Delta's transactions.
+#: Name of the export's record in commits and table properties, and of Delta's transactions.
 MEMORY: Final = "stratalog.export"
 
 #: Releases that were tried and work, by version of Spark.
@@ -83,7 +83,7 @@ class EngineTarget(ExportTarget):
         return CommitResult(counts, *self._size_of_last())
 
     def _check_alone(self, last: Commit | None, commit: Commit) -> None:
-        """OverlappingRunsError when `last` is of another run that took this commit's place."""
+        """Raise OverlappingRunsError if `last` is of another run in this commit's place."""
         if last is not None and last.version >= commit.version and last.run_id != commit.run_id:
             raise OverlappingRunsError.of(self._to)
 
@@ -106,7 +106,7 @@ class EngineTarget(ExportTarget):
 
     @abstractmethod
     def _append(self, rows: DataFrame, commit: Commit) -> None:
-        """Add rows and memory in one commit."""
+        """Add rows and commit record in one step."""
 
     @abstractmethod
     def _remember(self, commit: Commit) -> None:

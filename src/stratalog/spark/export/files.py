@@ -36,9 +36,10 @@ class TableFiles(ABC):
 
     @abstractmethod
     def create(self, path: str, data: bytes) -> bool:
-        """Make a small file whole and durable. Return False, and change nothing, if one with other content exists.
+        """Create a small file atomically and durably.
 
-        Of callers with different content at most one ever gets True. After an error the file may exist or not.
+        Return False, and change nothing, if one with other content exists. Of callers with different content at most
+        one ever gets True. After an error the file may exist.
         """
 
     @abstractmethod
@@ -51,14 +52,14 @@ class TableFiles(ABC):
 
     @abstractmethod
     def writing(self, path: str) -> AbstractContextManager[Path]:
-        """Return a local path to write a file to.
+        """Return a local path for writing a file.
 
-        When the `with` block ends well the file is at `path`, whole and durable.
+        If the `with` block succeeds, the file is at `path`, complete and durable.
         """
 
 
 def open_table_files(to: str, options: Mapping[str, str]) -> LocalFiles | ObjectFiles:
-    """Return a directory, `file:` URL, or URL of an object store with its options. Raises UsageError."""
+    """Open a directory, `file:` URL, or URL of an object store with its options. Raises UsageError."""
     url = urlsplit(to)
     if url.scheme == "file" or "://" not in to:
         root = Path(unquote(url.path)) if url.scheme == "file" else Path(to)
@@ -158,11 +159,11 @@ class ObjectFiles(TableFiles):
             raise FileNotFoundError(f"{self.location}/{path}") from error
 
     def open(self, path: str) -> io.BufferedReader:
-        """To read parts of a file, whose bytes come as they are wanted, `_READ_BYTES` at a time. RemoteStorageError."""
+        """Open a file for partial reads of `_READ_BYTES` at a time. RemoteStorageError."""
         return io.BufferedReader(_Ranges(self.store, path), _READ_BYTES)
 
     def create(self, path: str, data: bytes) -> bool:
-        # A request that is sent again, its answer lost, finds the object that it made itself.
+        # A request repeated after a lost response finds its own object.
         return self.store.create(path, data) or self.read(path) == data
 
     def list(self, directory: str = "") -> list[str]:

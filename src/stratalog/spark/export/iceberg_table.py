@@ -1,7 +1,7 @@
-"""Exports into Iceberg tables: each run writes to a branch of its own, which becomes the table in one step.
+"""Exports into Iceberg tables: each run writes to its own branch, which becomes the table in one step.
 
-Iceberg lets any two appends follow one another. But it makes a branch the table (`fast_forward`) only while the table
-is what the branch was made from: of two exports that overlap, the second fails and none of its rows show.
+Iceberg accepts any two appends. But it makes a branch the table (`fast_forward`) only while the table is what the
+branch was made from: of two overlapping exports, the second fails and none of its rows show.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.engines import MEMORY, EngineTarget, quoted
 from stratalog.util import SYSTEM_CLOCK
 
-#: Of the branches of Iceberg tables that runs write to; what a run that died leaves, `expire_snapshots` takes away.
+#: Prefix of branches of Iceberg tables that runs write to; `expire_snapshots` removes those of crashed runs.
 _BRANCH: Final = "stratalog_export_"
 _BRANCH_DAYS: Final = 7
 #: How often a run tries to commit to an Iceberg table to which writers other than exports commit at the same time.

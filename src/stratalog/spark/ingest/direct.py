@@ -71,7 +71,7 @@ class DirectReader:
         try:
             self._run(write, tasks, found)
             if None in found:
-                raise IngestError(f"{found.count(None)} of {len(tasks)} tasks have told nothing")
+                raise IngestError(f"{found.count(None)} of {len(tasks)} tasks have reported nothing")
         except BaseException as error:
             write.discard(found, batch)
             if isinstance(error, StratalogError) or _is_sparks(error):

@@ -1,13 +1,12 @@
-"""PySpark's workers that leave without a word when Spark has no more use for them.
+"""Let PySpark's workers exit quietly when Spark no longer needs them.
 
-Spark closes the socket of a worker that idles for a minute, or whose query ended. PySpark's daemon lets the worker's
-last flush fail with a BrokenPipeError and prints a traceback: always over Unix sockets, which sessions of ours use.
-Nothing is lost, and there is nothing to be done about it.
+Spark closes the socket of a worker that idles for a minute, or whose query ended. PySpark's daemon then fails the
+worker's last flush with a BrokenPipeError and prints a traceback, always over Unix sockets, which our sessions use.
+Nothing is lost.
 
-Workers of tasks come from a daemon of ours (`worker_daemon`). Those that plan (`pyspark.sql.worker.*`) always come from
-PySpark's own, which no property of Spark changes. But a planner that was forked for the source runs the source's code,
-and the daemon's loop in it looks up `worker` for each request: from the second on, the last one included, it finds
-ours.
+Our own daemon starts the workers of tasks (`worker_daemon`). PySpark's own always starts planners
+(`pyspark.sql.worker.*`), and no Spark property changes that. But a planner forked for the source runs the source's
+code, and the daemon's loop in it looks up `worker` for each request: from the second on, it finds ours.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     Worker: TypeAlias = Callable[[socket.socket, bool], int]
 
-#: What `python -m` has started where PySpark's own daemon runs.
+#: The module started by `python -m` in PySpark's own daemon.
 _STOCK: Final = "pyspark.daemon"
 
 #: And what workers without a daemon, planners without one, and our own daemon are.
@@ -36,7 +35,7 @@ _MARK: Final = "_stratalog_is_quiet"
 
 
 def quietly(worker: Worker) -> Worker:
-    """`pyspark.daemon.worker`; a peer that is gone ends it like any other."""
+    """Wrap `pyspark.daemon.worker`: a closed peer ends it normally."""
 
     @wraps(worker)
     def quiet(sock: socket.socket, authenticated: bool) -> int:
@@ -64,7 +63,7 @@ def without_traceback() -> Iterator[None]:
 
 
 def _main_module() -> str:
-    """Return the name of what `python -m` has started; "" of a script."""
+    """Return the module started by `python -m`; "" for a script."""
     return getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None) or ""
 
 

@@ -1,13 +1,12 @@
-"""PySpark's worker daemon for sessions of ours (`spark.python.daemon.module`).
+"""PySpark's worker daemon for our sessions (`spark.python.daemon.module`).
 
-Workers that are ready, and leave quietly.
+Its workers are preloaded, and exit quietly.
 
-Every worker is forked from this process. What reading needs is loaded here once, its native code included, so that no
-task of a worker's first query waits for it; it is shared by all workers.
+Every worker is forked from this process, which loads everything that reading needs once, including native code. Tasks
+of a worker's first query do not wait for it, and all workers share it.
 
-What that prints goes to standard error: on standard output Spark reads first of all where the daemon listens.
-
-Nor do workers print anything when Spark has no more use for them: see `quiet_workers`.
+Output of the loading goes to standard error: Spark first reads the daemon's port from standard output. For quiet exits
+see `quiet_workers`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a stream keeps of one look at directories and bucket for the next, which comes before every batch.
+"""What a stream keeps from one look at directories and bucket for the next, before every batch.
 
-Sealed segments only change by compaction, which gives them another size; manifests never do. So a directory costs its
-listing and the end of its active segment, and a bucket the listing of the topics that are read, at most once in
-`remote_interval_ms`, and new manifests. For one thread.
+Sealed segments only change by compaction, which changes their size; manifests never do. So a directory costs its
+listing and the end of its active segment; a bucket costs the listing of the topics read, at most once in
+`remote_interval_ms`, and new manifests. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stratalog.spark.planning.local_segments import SealedSegment
 
 
 def _never_again() -> int:
-    """Return a clock for those who look once."""
+    """Return a clock for a single look."""
     return 0
 
 

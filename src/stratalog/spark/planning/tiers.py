@@ -15,7 +15,7 @@ _TIER_RANK: Final = {PlaceTier.BROKER: 0, PlaceTier.REMOTE: 1, PlaceTier.LOCAL: 
 def merge_tiers(segments: Iterable[Segment], replicas: Iterable[SegmentRange] = ()) -> list[SegmentRange]:
     """Return ascending, disjoint ranges that cover every offset of any segment, and of `replicas`, once.
 
-    An offset is served by a local segment, else by the remote one of the highest leader epoch (of those, the one that
+    An offset is served by a local segment, else by the remote one with the highest leader epoch (of those, the one that
     reaches furthest), else by the broker. `replicas` are parts of local segments, chosen among those of several
     brokers.
     """

@@ -1,13 +1,13 @@
 """Transactions of a partition snapshot, for `isolationLevel=read_committed`.
 
-Where committed data ends, what was aborted.
+The end of committed data, and aborted transactions.
 
-With brokers the end of the snapshot is the last stable offset already; they are asked what became of transactions that
-are open where files end and brokers go on.
+With brokers the end of the snapshot is already the last stable offset. They also report the outcome of transactions
+that are open where files end and brokers continue.
 
-Aborted transactions come from the transaction indexes; those of the active segment from its own batches, because a
-running broker writes the marker before the index entry. Open ones come from the producer state at the last segment and
-the batches after it.
+Aborted transactions come from the transaction indexes; those of the active segment from its batches, because a running
+broker writes the marker before the index entry. Open ones come from the producer state at the last segment and the
+batches after it.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ def _decided_later(
 
 
 def _indexed(wanted: SegmentRange, byte_sources: ByteSources) -> list[AbortedTransaction]:
-    """Return the aborted transactions that the index of a segment has.
+    """Return the aborted transactions in the index of a segment.
 
-    Those whose marker lies past what is read of a file are left out: that may be the tail of an old leader.
+    Leaves out those whose marker is past the part read of a file: that may be the tail of an old leader.
     """
     segment = wanted.segment
     if segment.txn_index is None:

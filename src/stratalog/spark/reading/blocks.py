@@ -1,7 +1,7 @@
 """The bytes of a piece in blocks, read ahead on other threads.
 
-Local blocks share one buffer: a consumer is done with a block when it asks for the next one. Remote blocks are ranged
-gets, several at the same time.
+Local blocks share one buffer: requesting the next block invalidates the previous one. Remote blocks are ranged gets,
+several at the same time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMOTE_GETS_AT_ONCE: Final = 3
 
 
 class Block(NamedTuple):
-    """Bytes of a file or object from `position` on. Valid until the next block is asked for."""
+    """Bytes of a file or object from `position` on. Valid until the next block is requested."""
 
     position: int
     data: Buffer

@@ -41,7 +41,7 @@ _GONE: Final = (UnknownTopicIdError, UnknownTopicOrPartitionError, InconsistentT
 
 
 class _Chunk(NamedTuple):
-    """Whole batches from the one that holds `offset` on."""
+    """Whole batches from the one with `offset` on."""
 
     offset: int
     records: memoryview
@@ -92,7 +92,7 @@ class BrokerReader:
             low = int(found.table["last_offset"][-1]) + 1
 
     def _chunks(self, piece: Piece) -> Iterator[_Chunk | Missing]:
-        """Yield what the fetches give, up to the end of the piece."""
+        """Yield the results of fetches up to the end of the piece."""
         at = piece.start
         guess = min((piece.end - at) * _RECORD_BYTES_GUESS, _FETCH_BYTES_FIRST)
         wanted = min(piece.size or guess, FETCH_BYTES_MAX)

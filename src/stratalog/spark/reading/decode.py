@@ -68,7 +68,7 @@ class PieceDecoder:
 
     @property
     def reached(self) -> int:
-        """The offset from which on nothing was decoded yet."""
+        """The first offset that was not decoded yet."""
         return max(self._base_min, self.piece.start)
 
     def decode(self, blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
@@ -272,12 +272,12 @@ class PieceDecoder:
         self._lose(position, error, first, self.piece.end, self.piece.end_position - position)
 
     def _lose(self, position: int, error: KafkaError, start: int, end: int, size: int) -> None:
-        """Name the position in the source: where the error says it is, is relative to a block."""
+        """Name the position in the source: that of the error is relative to a block."""
         what = f"batch at position {position} cannot be read: {error.reason}; offsets {start} to {end - 1}"
         self.on_data_loss(f"{self.source}: {what}", self._wanted_of(start, end), size)
 
     def _wanted_of(self, start: int, end: int) -> int:
-        """Return how many of the offsets [start, end) are asked for."""
+        """Return how many of the offsets [start, end) are requested."""
         return max(0, min(end, self.piece.end) - max(start, self.piece.start))
 
 

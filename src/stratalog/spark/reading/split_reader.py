@@ -17,7 +17,7 @@ from stratalog.spark.reading.broker_read import BrokerReader, Missing
 from stratalog.spark.reading.decode import PieceDecoder, Selection
 from stratalog.spark.reading.elsewhere import Elsewhere, is_of_topic
 
-#: What was to be read may have gone elsewhere, and from there too while it is looked for.
+#: Retries, because the new location of a piece may be replaced too.
 _LOOKS_AGAIN: Final = 8
 
 
@@ -64,7 +64,7 @@ class SplitReader:
     ) -> Iterator[pa.RecordBatch]:
         elsewhere = Elsewhere(self.byte_sources, self.on_data_loss, plan)
         if again <= 0:
-            elsewhere.gave_up(piece, f"{self.byte_sources.describe(piece.log)} and what took its place are gone")
+            elsewhere.gave_up(piece, f"{self.byte_sources.describe(piece.log)} and its replacement no longer exist")
             return
         for found in elsewhere.of(piece, why):
             yield from self._read_piece(plan, found, selection, again - 1)

@@ -17,7 +17,7 @@ from stratalog.spark.planning import Constraints
 from stratalog.spark.reading.prefetch import run_ahead
 from stratalog.spark.reading.rows import RowMaker, decoded_columns
 
-#: Arrow batches decoded ahead of the one that is on its way to the JVM.
+#: Arrow batches decoded ahead of the one being sent to the JVM.
 _BATCHES_AHEAD: Final = 2
 
 

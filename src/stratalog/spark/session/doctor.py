@@ -32,10 +32,10 @@ _PACKAGE: Final = (
 )
 _INSTALL: Final = "pip install 'stratalog[spark]'"
 
-#: Looks for the executors that a session knows: tasks may gather on some of them.
+#: Attempts to reach all known executors: tasks may gather on some of them.
 _LOOKS: Final = 3
 
-#: Tasks of a look wait so long, so that they fill every core instead of following each other on one.
+#: Tasks wait this long, so that they fill every core instead of running one after the other.
 _TASK_SECONDS: Final = 0.5
 
 
@@ -179,7 +179,7 @@ def _missing(states: Iterable[CapabilityState], asked: Mapping[str, str]) -> Ite
             continue
         what = f"{capability.name} is off, because {each.why_off}. {capability.cost}"
         if setting is not None and asked.get(setting.key, "").lower() == setting.value.lower():
-            yield SessionProblem(Weight.ERROR, f"{what}. {setting.key} asks for it", capability.mend)
+            yield SessionProblem(Weight.ERROR, f"{what}. {setting.key} enables it", capability.mend)
         elif capability.is_fast_path:
             yield SessionProblem(Weight.WARNING, what, capability.mend)
 

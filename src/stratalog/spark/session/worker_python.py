@@ -47,7 +47,7 @@ class WorkerPython:
         return found is not None and os.path.abspath(found) == os.path.abspath(sys.executable)
 
     def can_import(self) -> bool:
-        """Return whether it finds stratalog and pyspark. One that cannot be asked here does."""
+        """Return whether it finds stratalog and pyspark. Assume so if it cannot be run here."""
         path = os.pathsep.join(filter(None, [self.python_path, os.environ.get("PYTHONPATH", "")]))
         try:
             asked = subprocess.run(

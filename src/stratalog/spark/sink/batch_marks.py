@@ -1,16 +1,15 @@
-"""How far a query has come, kept with its data: in the offsets of a consumer group without members.
+"""A query's progress, stored with its data in the offsets of a consumer group without members.
 
-Before the transactions of a batch are committed, the mark "decided" is committed with all of them; when all are
-committed, the mark "done". A task that finds "decided" commits them (again): a transaction may be committed by anybody
-who knows its numbers. Between the two marks nothing else begins under these transactional ids.
+Before the transactions of a batch are committed, the mark "decided" is committed with all of them; afterwards the mark
+"done". A task that finds "decided" commits them (again): any process that knows its numbers may commit a transaction.
+Between the two marks nothing else begins under these transactional ids.
 
     decided|<batch>|<query>|<chunk> of <chunks>|<task>:<producer id>:<epoch>,...        numbers in base 36
     done|<batch>|<query>|1 of 1|
 
-Marks lie at partitions 0, 1, ... of one topic of the query, as many as the list needs; the committed offset is the
-batch's number. All chunks of a mark are one commit. `<query>` is Spark's id of a stream, which its checkpoint keeps: a
-stream that starts over at the same checkpoint location counts its batches from 0, and what was done before does not
-concern it.
+Marks are at partitions 0, 1, ... of one topic of the query, as many as the list needs; the committed offset is the
+batch's number. All chunks of a mark are one commit. `<query>` is Spark's id of a stream, kept in its checkpoint: a
+stream that starts over at the same checkpoint location counts its batches from 0, independently of earlier ones.
 """
 
 from __future__ import annotations

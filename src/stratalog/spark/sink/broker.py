@@ -1,8 +1,8 @@
-"""Writes through brokers: each task in a transaction of its own, all of which the driver commits or aborts.
+"""Write through brokers: one transaction for each task, all of which the driver commits or aborts.
 
 The tasks of a batch write, leave their transactions open and report them to the driver, which commits all of them once
 every task is done. A numbered batch (of a stream, or of a write with `queryId` and `batchId`) is written exactly once,
-whatever dies when: see `batch_marks`. A write without a number may be committed in part if the driver dies while it
+whatever crashes: see `batch_marks`. A write without a number may be committed in part if the driver dies while it
 commits.
 """
 
@@ -76,7 +76,7 @@ class ProducingWrite:
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     def run(self, rows: Iterable[pa.RecordBatch]) -> BrokerTaskResult:
-        """One task; without rows it writes nothing and begins nothing."""
+        """Run one task. Without rows it writes and begins nothing."""
         settle_worker()
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
@@ -120,7 +120,7 @@ class ProducingWrite:
             coordinators.commit_offsets(self._name, encode_mark(decided, home, topics[home]))
             self._end(coordinators, transactions, commit=True, batch=batch)
             self._mark_done(coordinators, decided, home)
-            self._abort_open(coordinators)  # of tasks that an earlier run had and this one has not
+            self._abort_open(coordinators)  # of tasks that only an earlier run had
 
     def abort(self) -> None:
         """Abort everything, also transactions of tasks that did not report."""

@@ -1,8 +1,8 @@
 """A bucket as target: segments are uploaded as they fill, without manifests, and published by one object.
 
-Each task numbers a partition from its end on, as if no other task wrote it. If that holds (as for a DataFrame that was
-repartitioned by topic and partition) nothing is done twice. The segments of the second and later tasks to a partition
-are moved at commit: each is read once and put again.
+Each task numbers a partition from its current end, as if no other task wrote it. If that holds (as for a DataFrame
+repartitioned by topic and partition) nothing is done twice. Segments of further tasks for a partition are moved at
+commit: each is read once and stored again.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class BucketTarget:
             return
         bucket_transaction.discard(store, _manifests(tasks))
         bucket_transaction.finish_publications(store)
-        # Tasks that Spark has just told to stop may still be putting objects, which no message names.
+        # Tasks that Spark has just stopped may still be storing objects that no message names.
         for _ in range(_SWEEPS_MAX):
             SYSTEM_CLOCK.sleep(_SWEEP_AFTER_SECONDS)
             if not sweep(store, plan.job, self.options.topic):
@@ -179,7 +179,7 @@ class BucketStager:
         staged = []
         try:
             for upload in self._uploads:
-                with suppress(StratalogError, OSError):  # what it had put is an orphan, as after a copy that failed
+                with suppress(StratalogError, OSError):  # its stored objects are orphans, as after a failed copy
                     staged.append(_manifest(upload.result()))
         finally:
             self._close()
@@ -231,7 +231,7 @@ def _all(placed: Mapping[tuple[str, UUID, int], list[SegmentManifest]]) -> list[
 
 
 def _known_topics(store: ObjectStore, topics: list[str] | None) -> dict[str, ExistingTopic]:
-    """Return the topics that have segments; of those that were made again under their name, the one copied to last."""
+    """Return the topics that have segments; of recreated topics, the one copied to last."""
     by_topic: dict[str, list[SegmentManifest]] = {}
     found = list_remote_segments(store, topics, covered=True)
     if topics is not None:  # those that are written to
@@ -268,7 +268,7 @@ def _check_ids(staged: Iterable[tuple[str, UUID, int]], known: Mapping[str, Exis
         there = known.get(topic)
         if there is not None and there.topic_id != topic_id:
             raise UsageError(
-                f"topic {topic} came into being with the id {uuid_to_base64(there.topic_id)} while this job ran:"
+                f"topic {topic} was created with the id {uuid_to_base64(there.topic_id)} while this job ran:"
                 " nothing was published; run it again"
             )
 

@@ -62,11 +62,11 @@ class DirectoryTarget:
 
     def abort(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None:
         """Remove what was staged, unless it was published after all."""
-        del tasks  # all of it lies in one directory, which a publication takes away
+        del tasks  # all of it is in one directory, which a publication removes
         if directory_transaction.is_unfinished(self.path, plan.label(batch)[0]):
             return
         directory_transaction.discard(self.path, plan.job)
-        # Tasks that Spark has just told to stop may still be writing.
+        # Tasks that Spark has just stopped may still be writing.
         for _ in range(_SWEEPS_MAX):
             SYSTEM_CLOCK.sleep(_SWEEP_AFTER_SECONDS)
             if not REAL_FILESYSTEM.exists(staging_directory(self.path, plan.job)):

@@ -23,7 +23,7 @@ _LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 
 
 @dataclass(frozen=True, slots=True)
 class NumberedBatch:
-    """A batch that is published once however often it is tried. Its `number` in `stream` never goes back."""
+    """A batch that is published once, however often it is retried. Its `number` in `stream` never decreases."""
 
     stream: str
     number: int

@@ -1,7 +1,7 @@
-"""Batches to the leaders of their partitions: in order, once each, acknowledged by all in-sync replicas.
+"""Send batches to the leaders of their partitions: in order, once each, acknowledged by all in-sync replicas.
 
-A request takes one batch of a partition, as Kafka demands, and batches of several partitions. What was not acknowledged
-is sent again with the same sequence numbers, by which a broker knows what it has already.
+A request has one batch of a partition, as Kafka requires, and batches of several partitions. Unacknowledged batches are
+sent again with the same sequence numbers, which let a broker detect duplicates.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class BatchProducer:
             self._in_transaction |= new
 
     def _ask(self, waiting: dict[TopicPartition, EncodedBatch]) -> None:
-        """One request to each leader; what is acknowledged is taken out of `waiting`."""
+        """Send one request to each leader. Remove acknowledged batches from `waiting`."""
         by_leader: dict[int, dict[TopicPartition, EncodedBatch]] = {}
         for key, batch in waiting.items():
             by_leader.setdefault(self.cluster.leader_of(*key), {})[key] = batch

@@ -90,7 +90,10 @@ def _are_headers(kind: DataType) -> bool:
 
 
 class RowSplitter:
-    """Cuts the rows of one task. `topic` wins over the column; `partitions_of` says how many partitions a topic has."""
+    """Cuts the rows of one task.
+
+    `topic` overrides the column; `partitions_of` returns the number of partitions of a topic.
+    """
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 logger = logging.getLogger("stratalog.spark")
 
-#: What waits to be encoded: of one partition, and of all together.
+#: Limits of buffered rows: of one partition, and of all together.
 _PARTITION_BUFFER_BYTES: Final = 4 << 20
 _BUFFERS_BYTES: Final = 128 << 20
 #: Segments on their way to the disk while others are written.
@@ -35,7 +35,7 @@ _SORT_BYTES: Final = 512 << 20
 class Stager(Protocol):
     """Takes finished segments of a task to where they wait for their publication."""
 
-    #: Where the task's files are written, each partition in a directory of its own.
+    #: Where the task's files are written, each partition in its own directory.
     directory: Path
     #: Whether the files have to survive a power failure.
     is_durable: bool
@@ -93,7 +93,7 @@ class TaskWriter:
         )
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> BulkTaskResult:
-        """Everything is staged, or nothing is left of it."""
+        """Stage everything, or remove it on an error."""
         try:
             for rows in batches:
                 for topic, number, records in self._splitter.split(rows):
@@ -146,7 +146,7 @@ class TaskWriter:
         return partition
 
     def _encode(self, topic: str, number: int, partition: _Partition) -> None:
-        """Write what waits; what was sorted is a segment of its own, however many it takes."""
+        """Write the buffered rows. Sorted rows become one segment, however many calls it takes."""
         if not partition.waiting:
             return
         table = pa.Table.from_batches(partition.waiting)

@@ -1,4 +1,4 @@
-"""The sink as Spark calls it: planned and committed on the driver, written by tasks; pickled in between."""
+"""The sink's interface to Spark: planned and committed on the driver, written by tasks; pickled in between."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Bytes of segments between offsets, for `maxBytesPerTrigger`: from sizes and offset indexes, without reading a record.
 
-An offset index knows positions to within `index.interval.bytes`; a limit is kept to within that, and a batch gets at
-least one interval, so that it gets on. A segment without an index is one step. What only brokers have is measured by a
-sample.
+Positions in an offset index are exact to `index.interval.bytes`. So is a limit, and a batch gets at least one interval
+to make progress. A segment without an index is one step. Data that only brokers have are measured by a sample.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A stream's side of the driver: where it begins, what each micro-batch has, and how that is read. No Spark here.
+"""The driver's side of a stream: where it begins, and the content and plan of each micro-batch. No Spark here.
 
 A trigger takes one look (`view`), which decides where the batch ends and from which the batch is planned. Losses are
 reported before the offsets go to the checkpoint, and again when a batch is planned, which may be in a later process.
@@ -61,7 +61,7 @@ class Follower:
     # --- offsets ----------------------------------------------------------------------------------------------------
 
     def initial(self) -> Offsets:
-        """Return where a query without a checkpoint begins; the same whenever it is asked. UsageError."""
+        """Return where a query without a checkpoint begins, the same at each call. UsageError."""
         if self._initial is None:
             self._initial = again_while_changing(self._find_initial)
             self._holds_initial = True
@@ -74,7 +74,7 @@ class Follower:
         return initial_offsets(self._read, view.partitions, resolver)
 
     def fix_end(self) -> None:
-        """From now on, nothing newer than what is there at this moment is read."""
+        """From now on, read nothing newer than what exists now."""
         self._memory.forget_remote()
         self._fixed = self._look()
 
@@ -193,7 +193,7 @@ class Follower:
         for key in sorted(start.keys() | view.partitions.keys()):
             snapshot, offset = view.partitions.get(key), start.get(key)
             if snapshot is None:
-                self.losses(f"partition {name(key)}, which was read up to offset {offset}, is gone")
+                self.losses(f"partition {name(key)}, which was read up to offset {offset}, no longer exists")
             elif offset is None:
                 self._check_new(key, snapshot)
             elif offset > snapshot.end:
@@ -211,7 +211,7 @@ class Follower:
             if until is None and self._is_first(start):
                 continue  # new since this first batch was planned, by an earlier process
             if until is None or (snapshot is None and offset != until):
-                self.losses(f"partition {name(key)}, which was read up to offset {offset or 0}, is gone")
+                self.losses(f"partition {name(key)}, which was read up to offset {offset or 0}, no longer exists")
             elif snapshot is None or offset == until:
                 continue
             elif offset is None:

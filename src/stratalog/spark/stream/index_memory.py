@@ -27,7 +27,7 @@ _ENTRIES_KEPT: Final = 4_000_000  # of sealed segments, 16 bytes each
 
 
 class StreamIndexMemory:
-    """For one thread; the access that it gives is as thread-safe as any."""
+    """Not thread-safe; the access that it returns is."""
 
     def __init__(self, byte_sources: ByteSources) -> None:
         self._byte_sources = byte_sources

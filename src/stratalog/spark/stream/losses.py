@@ -46,11 +46,11 @@ class Losses:
 
     def _raise_if_asked(self, message: str) -> None:
         if self._fail:
-            raise DataLossError(f"{message}; set failOnDataLoss=false to go on without")
+            raise DataLossError(f"{message}; set failOnDataLoss=false to continue without them")
 
     def _warn(self, message: str) -> None:
         logger.warning(
-            "%s; the stream goes on without, as failOnDataLoss=false says (%d offsets lost since it was started)",
+            "%s; the stream continues without, as failOnDataLoss=false says (%d offsets lost since it was started)",
             message,
             self.offsets,
         )

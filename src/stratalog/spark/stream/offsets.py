@@ -1,9 +1,9 @@
-"""A stream's offsets: the next offset to read of each partition, as JSON of the shape that Spark's Kafka source writes.
+"""A stream's offsets: the next offset of each partition, as JSON in the form of Spark's Kafka source.
 
     {"flights": {"0": 123, "1": 45}, "orders": {"0": 7}}
 
-Spark compares offsets by their text and keeps them in the checkpoint: topics and partitions stand in order, so that the
-same offsets are the same text. A checkpoint of the Kafka source is read as one of ours. Pure.
+Spark compares offsets by their text and keeps them in the checkpoint: topics and partitions are sorted, so that equal
+offsets are equal text. Checkpoints of the Kafka source can be read too. Pure.
 """
 
 from __future__ import annotations

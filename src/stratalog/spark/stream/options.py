@@ -33,9 +33,9 @@ class StreamOptions:
 
 
 def parse_for_either(options: Mapping[str, str]) -> ReadOptions:
-    """Parse options that may be of a batch or a stream, and need only be right for one. Raises UsageError.
+    """Parse options that may be of a batch or a stream, and need only be valid for one. Raises UsageError.
 
-    Spark asks for the schema this way when a query is written down, which is the moment for a wrong option to fail.
+    Spark requests the schema this way when a query is defined, which is when an invalid option should fail.
     """
     trigger_limits(options)
     remote_poll_interval_ms(options)

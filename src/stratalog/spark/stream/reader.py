@@ -1,7 +1,7 @@
-"""The stream source as Spark sees it: `DataSourceStreamReader` with admission control and Trigger.AvailableNow.
+"""The stream source as `DataSourceStreamReader` with admission control and Trigger.AvailableNow.
 
-One object lives in a Python process beside the driver while the query runs, and gives offsets and plans. Copies that
-carry only options go to the workers, which read.
+One object lives in a Python process beside the driver while the query runs, and returns offsets and plans. Copies with
+only the options go to the workers, which read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return by_topic(self._driver.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """One that says that there are limits, which comes back as it is: Python sources have no composite ones."""
+        """Return a limit for all options, which Spark passes back unchanged.
+
+        Python sources have no composite ones.
+        """
         limits = self._options.limits
         if limits.offsets_max is not None:
             return ReadMaxRows(limits.offsets_max)
@@ -68,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return all limits of the options apply, unless Spark says that this trigger has none (Trigger.Once)."""
+        """Return the latest offset within all limits, unless Spark says that this trigger has none (Trigger.Once)."""
         begin = parse(start)
         end = self._driver.end_of_batch(begin, unlimited=isinstance(limit, ReadAllAvailable))
         return start if end == begin else by_topic(end)

@@ -55,7 +55,7 @@ class Viewer:
         reader = SnapshotReader(self._options, self._byte_sources, self._memory, self._lost)
         reader.discover(_all_of_them, must_exist=must_exist)
         found = reader.partitions()
-        if self._options.read_committed and self._options.broker is None:  # a broker has said it
+        if self._options.read_committed and self._options.broker is None:  # a broker has reported it
             found = [replace(each, end=self._stable_end(each)) for each in found]
         return View({(each.topic, each.partition): each for each in found})
 
