@@ -57,7 +57,7 @@ class Case:
 
 
 def finalized(wire: Wire) -> tuple[int, int]:
-    """The finalized level of `metadata.version`, and the epoch that is told with it."""
+    """The finalized level of `metadata.version`, and the epoch that is reported with it."""
     response = wire.call(ApiKey.API_VERSIONS, 4, client_software_name="wire", client_software_version="1")
     (level,) = (f.max_version_level for f in response.finalized_features if f.name == "metadata.version")
     return int(level), int(response.finalized_features_epoch)

@@ -473,10 +473,10 @@ class _SessionClient:
             **fields,
         )
         if isinstance(answer, dict):
-            told = answer["session_id"]
+            reported = answer["session_id"]
             if opens:
-                self.session_id = told
-            answer["session_id"] = {0: "none", self.session_id: "the session"}.get(told, "another session")
+                self.session_id = reported
+            answer["session_id"] = {0: "none", self.session_id: "the session"}.get(reported, "another session")
         return answer
 
     def _key(self, topic: str, version: int, name: str) -> dict[str, Any]:

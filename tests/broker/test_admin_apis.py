@@ -203,7 +203,7 @@ def test_tiered_storage_cannot_be_switched_off_without_a_word_on_its_data(tmp_pa
         assert "remote.log.delete.on.disable=true" in refused.error_message
 
 
-def test_documentation_is_told_when_it_is_asked_for(wire: Wire) -> None:
+def test_documentation_is_reported_when_it_is_asked_for(wire: Wire) -> None:
     create(wire, "t")
     resource = {"resource_type": TOPIC, "resource_name": "t", "configuration_keys": ("retention.ms",)}
     for asked in (True, False):

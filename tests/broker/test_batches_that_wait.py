@@ -150,7 +150,9 @@ def test_a_request_waits_no_longer_than_its_timeout(broker: Broker, wire: Wire, 
     assert values_in(broker, 1) == []
 
 
-def test_when_they_cannot_be_loaded_a_client_is_told_at_once(broker: Broker, wire: Wire, loading: Loading) -> None:
+def test_when_they_cannot_be_loaded_a_client_gets_an_error_at_once(
+    broker: Broker, wire: Wire, loading: Loading
+) -> None:
     wire.send_bytes(frame(wire, LARGE))
     loading.wait_for_a_request()
     loading.release(fails=True)

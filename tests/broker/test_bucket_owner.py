@@ -88,9 +88,9 @@ def test_the_second_cluster_on_a_bucket_serves_and_copies_nothing_and_says_why(
         assert segments_of(bucket) == before
         capsys.readouterr()
         assert run(status) == 1
-        told = capsys.readouterr().out
-        assert told.startswith("yours-0\tfailing\t")
-        assert told.count(why) == 1
+        reported = capsys.readouterr().out
+        assert reported.startswith("yours-0\tfailing\t")
+        assert reported.count(why) == 1
     assert run(["tier", "owner", bucket.url, "--take-over", "--data-dir", str(tmp_path / "two")]) == 0
     assert run(status) == 0
     assert "yours-0\twaiting\t" in capsys.readouterr().out

@@ -273,7 +273,7 @@ def test_a_stop_does_not_wait_for_the_load(data: Path, reads: SlowReads) -> None
         assert fetch(wire, SECOND) == (0, [10])
 
 
-def test_the_commits_of_a_topic_deleted_meanwhile_go_with_it(held: tuple[Broker, Wire], reads: SlowReads) -> None:
+def test_the_commits_of_a_topic_deleted_concurrently_go_with_it(held: tuple[Broker, Wire], reads: SlowReads) -> None:
     broker, wire = held
     wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(TOPIC,), timeout=30_000)
     wait_until(lambda: broker.services.metadata.topic(TOPIC) is None, "the topic is deleted")
@@ -316,7 +316,7 @@ def test_a_topic_of_a_coordinator_may_be_deleted_while_it_is_read(held: tuple[Br
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_that_ends_meanwhile_ends_for_its_commits(
+def test_a_transaction_that_ends_concurrently_ends_for_its_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: SlowReads, committed: bool
 ) -> None:
     plain = Partition.append

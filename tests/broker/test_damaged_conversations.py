@@ -39,7 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 class Client:
-    """One connection that sends records by which it can be told where they came from."""
+    """One connection that sends records that show where they came from."""
 
     def __init__(self, broker: Broker, version: int) -> None:
         host, _, port = broker.bootstrap_servers.rpartition(":")

@@ -292,9 +292,7 @@ def test_topics_are_encoded_once_and_again_when_they_or_their_leaders_have_chang
     services.topics.delete("moving")
 
 
-def test_what_is_kept_of_topics_has_a_bound_whoever_asks_for_which(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_kept_of_topics_has_a_bound_for_any_requests(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoded_topics, "_KNOWN_MAX", 3)
     encodings = broker.services.encoded_topics
     encodings._shapes.clear()

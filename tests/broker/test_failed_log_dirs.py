@@ -71,7 +71,7 @@ def answers(broker: Broker, number: int) -> list[int]:
 
 
 def described(broker: Broker) -> dict[str, tuple[int, int]]:
-    """Of each directory: error code, and how many partitions are told."""
+    """Of each directory: error code, and how many partitions are reported."""
     with Wire(broker.bootstrap_servers) as wire:
         results = wire.call(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None).results
     return {

@@ -30,7 +30,7 @@ class World:
         return FetchExchange(self.sessions, request, by_id=False, now_ms=self.now_ms)
 
     def answer(self, exchange: FetchExchange) -> int:
-        """Nothing new in any partition; the id of the session that is told."""
+        """Nothing new in any partition; the id of the session that is reported."""
         results = [
             (topic.key, [FetchedPartition(entry.partition, 0, 0, 0, 0) for entry in topic.partitions])
             for topic in exchange.topics
@@ -123,15 +123,15 @@ def test_epochs_go_from_the_largest_number_to_one() -> None:
     assert isinstance(world.fetch(session + 1, 2, 0).error, FetchSessionIdNotFoundError)
 
 
-def test_a_partition_with_an_error_is_told_again_when_it_is_well() -> None:
+def test_a_partition_with_an_error_is_reported_again_when_it_is_well() -> None:
     world = World(1)
     session = world.open(1)
     well, ill = FetchedPartition(0, 0, 0, 0, 0), FetchedPartition(0, 56)
-    told = [
+    reported = [
         world.fetch(session, epoch, 0).answer([(b"t", [answer])]).results
         for epoch, answer in enumerate((well, ill, ill, well, well), 1)
     ]
-    assert told == [[], [(b"t", [ill])], [(b"t", [ill])], [(b"t", [well])], []]
+    assert reported == [[], [(b"t", [ill])], [(b"t", [ill])], [(b"t", [well])], []]
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -266,7 +266,7 @@ def test_a_producer_without_transactional_id_cannot_slip_into_a_transaction(tmp_
     assert codes == [0, 0, 0, 0, 53]
 
 
-def test_log_append_time_is_told(broker: Broker, wire: Wire) -> None:
+def test_log_append_time_is_reported(broker: Broker, wire: Wire) -> None:
     answer = produce(broker, wire, "stamped", batch(b"v"))
     assert answer.error_code == 0
     assert answer.log_append_time is not None
@@ -331,7 +331,7 @@ STEP_RECORDS = {
 def test_many_requests_on_one_connection_are_answered_as_on_one_connection_each(
     broker: Broker, steps: list[dict[str, Any]]
 ) -> None:
-    """A connection's first request goes the plain way, later ones may go the short way: nobody can tell."""
+    """A connection's first request goes the plain way, later ones may go the short way: no client sees a difference."""
     runs: list[list[Any]] = []
     for fresh_connections in (False, True):
         names = {name: broker.services.topics.create(f"t{next(_topic_number)}", 2).name for name in ("a", "b")}

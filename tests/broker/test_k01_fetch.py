@@ -108,13 +108,13 @@ def test_an_offset_within_a_batch_gets_the_whole_batch(broker: Broker, wire: Wir
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 10**12])
-def test_an_offset_that_is_not_there_is_told(broker: Broker, wire: Wire, topic: str, offset: int) -> None:
+def test_an_offset_that_is_not_there_is_reported(broker: Broker, wire: Wire, topic: str, offset: int) -> None:
     append(broker, topic, b"a", b"b", b"c")
     answer = fetch(broker, wire, topic, offset, max_wait=60_000)
     assert (answer.error_code, answer.high_watermark, answer.records) == (1, -1, b"")
 
 
-def test_unknown_topics_and_partitions_are_told(broker: Broker, wire: Wire, topic: str) -> None:
+def test_unknown_topics_and_partitions_are_reported(broker: Broker, wire: Wire, topic: str) -> None:
     assert fetch(broker, wire, "nobody-knows", max_wait=60_000).error_code == 3
     assert fetch(broker, wire, "nobody-knows", version=13, max_wait=60_000).error_code == 100
     assert fetch(broker, wire, topic, entry={"partition": 99}, max_wait=60_000).error_code == 3
@@ -219,9 +219,9 @@ def test_a_session_waits_for_all_of_its_partitions_and_tells_what_changed(
     )  # fmt: skip
     wait_until(lambda: len(broker.services.purgatory) == 1, "the fetch waits")
     append(broker, topic, b"a", partition=1)
-    told = wire.receive(ApiKey.FETCH, 12)
-    assert told.session_id == opened.session_id
-    assert [(entry.partition_index, values_of(entry)) for entry in told.responses[0].partitions] == [(1, [b"a"])]
+    reported = wire.receive(ApiKey.FETCH, 12)
+    assert reported.session_id == opened.session_id
+    assert [(entry.partition_index, values_of(entry)) for entry in reported.responses[0].partitions] == [(1, [b"a"])]
     again = call(broker, wire, 12, [], session_id=opened.session_id, session_epoch=2)
     assert [entry.partition_index for entry in again.responses[0].partitions] == [1]
     entry = {"partition": 1, "fetch_offset": 1}
@@ -229,15 +229,15 @@ def test_a_session_waits_for_all_of_its_partitions_and_tells_what_changed(
     assert none.responses == ()
 
 
-def test_a_topic_of_a_session_that_is_deleted_is_told_until_it_is_forgotten(
+def test_a_topic_of_a_session_that_is_deleted_is_notified_until_it_is_forgotten(
     broker: Broker, wire: Wire, topic: str
 ) -> None:
     topics = [asked(broker, 13, topic, {})]
     session = call(broker, wire, 13, topics, session_id=0, session_epoch=0).session_id
     broker.services.topics.delete(topic)
     for epoch in (1, 2):
-        told = call(broker, wire, 13, [], session_id=session, session_epoch=epoch)
-        assert [entry.error_code for entry in told.responses[0].partitions] == [100]
+        reported = call(broker, wire, 13, [], session_id=session, session_epoch=epoch)
+        assert [entry.error_code for entry in reported.responses[0].partitions] == [100]
     forget = [{"topic_id": topics[0]["topic_id"], "partitions": [0]}]
     ended = call(broker, wire, 13, [], session_id=session, session_epoch=3, forgotten_topics_data=forget)
     assert (ended.error_code, ended.session_id, ended.responses) == (0, 0, ())
@@ -277,7 +277,7 @@ def test_a_broker_that_is_no_replica_is_refused(broker: Broker, wire: Wire, topi
 
 @pytest.mark.parametrize(("known_epoch", "code"), [(-1, 6), (0, 75)])
 @pytest.mark.parametrize("last_fetched_epoch", [0, 5])
-def test_a_broker_that_is_no_replica_is_not_told_where_it_diverged(
+def test_a_broker_that_is_no_replica_is_not_reported_where_it_diverged(
     broker: Broker, wire: Wire, topic: str, known_epoch: int, code: int, last_fetched_epoch: int
 ) -> None:
     entry = {"last_fetched_epoch": last_fetched_epoch, "current_leader_epoch": known_epoch}
@@ -359,7 +359,7 @@ def test_below_the_local_log_the_remote_tier_is_read(
     ("error", "code"),
     [(OffsetOutOfRangeError("gone"), 1), (RemoteStorageError("unreachable"), -1), (OSError("x"), -1)],
 )
-def test_a_remote_tier_that_fails_is_told(
+def test_a_remote_tier_that_fails_is_reported(
     broker: Broker, wire: Wire, topic: str, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
     remote = FakeRemote(partition_of(broker, topic), monkeypatch)

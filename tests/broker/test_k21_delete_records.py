@@ -36,7 +36,7 @@ def delete(broker: Broker, offset: int, topic: str = "t", partition: int = 0) ->
     return int(answer.error_code), answer.low_watermark
 
 
-def test_the_log_begins_where_it_was_told_to_and_never_goes_back(broker: Broker) -> None:
+def test_the_log_begins_where_it_was_set_to_and_never_goes_back(broker: Broker) -> None:
     assert delete(broker, 4) == (0, 4)
     assert delete(broker, 2) == (0, 4)
     assert delete(broker, -1) == (0, 10)

@@ -78,11 +78,11 @@ def test_a_downgrade_below_them_is_refused_with_the_reason(broker: Broker, wire:
     assert broker.services.metadata.metadata_version == 32
 
 
-def test_supported_and_finalized_levels_are_told_with_an_epoch_that_grows(tmp_path: Path) -> None:
+def test_supported_and_finalized_levels_are_reported_with_an_epoch_that_grows(tmp_path: Path) -> None:
     epochs = []
     with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
-        told = wire.call(ApiKey.API_VERSIONS, 4, client_software_name="w", client_software_version="1")
-        supported = {f.name: (f.min_version, f.max_version) for f in told.supported_features}
+        reported = wire.call(ApiKey.API_VERSIONS, 4, client_software_name="w", client_software_version="1")
+        supported = {f.name: (f.min_version, f.max_version) for f in reported.supported_features}
         assert supported.pop("metadata.version") == (7, 33)
         assert supported == {name: (0, highest) for name, highest in OTHER_FEATURES.items()}
         epochs.append(finalized(wire))
@@ -124,9 +124,9 @@ def test_other_features_of_kafka_are_kept_at_their_level(tmp_path: Path) -> None
     del levels["group.version"]
     levels["streams.version"] = 1
     with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
-        told = wire.call(ApiKey.API_VERSIONS, 4, client_software_name="w", client_software_version="1")
-        assert {f.name: f.max_version_level for f in told.finalized_features} == levels
-        assert told.finalized_features_epoch == 2
+        reported = wire.call(ApiKey.API_VERSIONS, 4, client_software_name="w", client_software_version="1")
+        assert {f.name: f.max_version_level for f in reported.finalized_features} == levels
+        assert reported.finalized_features_epoch == 2
 
 
 # --- the first level --------------------------------------------------------------------------------------------------

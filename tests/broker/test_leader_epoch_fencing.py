@@ -58,5 +58,5 @@ def test_offset_for_leader_epoch(wire: Wire, version: int, epoch: int) -> None:
     entry = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": 0}
     topics = [{"topic": "t", "partitions": [entry]}]
     found = wire.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, topics=topics, **fields).topics[0].partitions[0]
-    told = (found.error_code, found.leader_epoch, found.end_offset)
-    assert told == ((KAFKA[epoch], -1, -1) if KAFKA[epoch] else (0, 0, 0))
+    reported = (found.error_code, found.leader_epoch, found.end_offset)
+    assert reported == ((KAFKA[epoch], -1, -1) if KAFKA[epoch] else (0, 0, 0))

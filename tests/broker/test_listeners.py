@@ -37,17 +37,17 @@ def test_each_listener_answers_with_its_own_address(tmp_path: Path) -> None:
     inside, outside = free_port(), free_port()
     with Broker(tmp_path, config=pair(inside, outside)) as broker:
         assert broker.bootstrap_servers == f"127.0.0.1:{inside}"
-        for reached, told in (
+        for reached, reported in (
             (f"127.0.0.1:{inside}", ("127.0.0.1", inside)),
             (f"127.0.0.2:{outside}", ("localhost", outside)),
         ):
             with Wire(reached) as wire:
                 (node,) = wire.call(ApiKey.METADATA, 12, topics=[]).brokers
-                assert (node.host, node.port) == told
+                assert (node.host, node.port) == reported
                 (node,) = wire.call(ApiKey.DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=False).brokers
-                assert (node.host, node.port) == told
+                assert (node.host, node.port) == reported
                 (found,) = wire.call(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"]).coordinators
-                assert (found.host, found.port) == told
+                assert (found.host, found.port) == reported
 
 
 def test_a_record_goes_in_by_one_listener_and_out_by_another(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_waits_that_one_append_ends_are_ended_a_few_in_each_turn() -> None:
         for waiter in waiters:
             purgatory.watch(waiter, watched)
         fake.change()
-        grown = await in_each_turn(lambda: sum(waiter.told for waiter in waiters), CROWD)
+        grown = await in_each_turn(lambda: sum(waiter.reported for waiter in waiters), CROWD)
         assert max(grown) == STEPS_A_TURN
         assert not fake.listeners
 
@@ -91,9 +91,9 @@ def test_who_is_about_to_be_asked_is_not_asked_twice_for_more_appends() -> None:
             await asyncio.sleep(0)
         purgatory.watch(late, watched)
         fake.change()
-        grown = await in_each_turn(lambda: late.told + sum(waiter.told for waiter in waiters), CROWD + 1)
+        grown = await in_each_turn(lambda: late.reported + sum(waiter.reported for waiter in waiters), CROWD + 1)
         assert len(grown) <= 5 + 2
-        assert {waiter.told for waiter in waiters} == {1}
+        assert {waiter.reported for waiter in waiters} == {1}
 
     asyncio.run(main())
 

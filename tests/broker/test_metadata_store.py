@@ -72,7 +72,7 @@ def test_a_store_that_all_could_read_is_its_owners_once_it_has_credentials(tmp_p
 
 
 def test_a_store_without_an_epoch_of_features_begins_at_0(tmp_path: Path) -> None:
-    """A store of before UpdateFeatures told one."""
+    """A store of before UpdateFeatures reported one."""
     MetadataStore.open(tmp_path).close()
     with sqlite3.connect(tmp_path / STORE_FILE) as db:
         db.execute("DELETE FROM meta WHERE key = 'features.epoch'")

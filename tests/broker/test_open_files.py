@@ -117,17 +117,17 @@ def test_a_log_that_finds_no_descriptor_refuses_and_goes_on_later(
     tmp_path: Path, work: Callable[[PartitionLog], object], error: int
 ) -> None:
     fs = FailingFileSystem()
-    told: list[KafkaStorageError] = []
+    reported: list[KafkaStorageError] = []
     config = LogConfig(segment_bytes=3 * len(one_batch()), index_interval_bytes=0, retention_bytes=0)
     log = PartitionLog.open(tmp_path / "orders-0", config, fs=fs)
-    log.on_storage_error = told.append
+    log.on_storage_error = reported.append
     append(log, times=7)
     log.update_high_watermark(7)
     fs.fail(tmp_path, error, {"open"})
     with suppress(ResourceShortageError):
         work(log)
     fs.mend(tmp_path)
-    assert not told
+    assert not reported
     end = log.log_end_offset
     append(log)
     assert log.log_end_offset == end + 1

@@ -107,7 +107,7 @@ def test_a_crowd_that_uses_up_a_block_is_answered_whole(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_block_that_cannot_be_taken_ahead_is_tried_again_and_its_failure_told(
+def test_a_block_that_cannot_be_taken_ahead_is_tried_again_and_its_failure_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_broken = True

@@ -1,4 +1,4 @@
-"""Who waits is told, once for all changes of a turn, whichever thread made them; who is gone is not."""
+"""Waiters are notified once for all changes of a turn, whichever thread made them; who is gone is not."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ class FakePartition:
 
 
 class FakeWaiter:
-    """Counts what it is told; is satisfied after `enough` times, and waits for `missing` bytes before each."""
+    """Counts what it is notified of; is satisfied after `enough` times, and waits for `missing` bytes before each."""
 
     isolation = Isolation.HIGH_WATERMARK
 
     def __init__(self, enough: int, missing: int = 1) -> None:
-        self.told = 0
+        self.reported = 0
         self.enough = enough
         self.missing = self.each = missing
 
     def changed(self, partition: Partition) -> bool:
-        self.told += 1
+        self.reported += 1
         self.missing = self.each
-        return self.told >= self.enough
+        return self.reported >= self.enough
 
 
 def partitions(count: int) -> tuple[list[FakePartition], list[Partition]]:
@@ -77,7 +77,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_waiter_is_told_once_for_all_changes_of_a_turn() -> None:
+def test_a_waiter_is_reported_once_for_all_changes_of_a_turn() -> None:
     async def main() -> None:
         purgatory = Purgatory(asyncio.get_running_loop())
         (fake,), (partition,) = partitions(1)
@@ -85,18 +85,18 @@ def test_a_waiter_is_told_once_for_all_changes_of_a_turn() -> None:
         purgatory.watch(waiter, [partition])
         for _ in range(5):
             fake.change()
-        assert waiter.told == 0
+        assert waiter.reported == 0
         await turns()
-        assert waiter.told == 1
+        assert waiter.reported == 1
         assert len(purgatory) == 1
         fake.change()
         await turns()
-        assert waiter.told == 2
+        assert waiter.reported == 2
         assert len(purgatory) == 0
         assert fake.listeners == []
         fake.change()
         await turns()
-        assert waiter.told == 2
+        assert waiter.reported == 2
 
     asyncio.run(main())
 
@@ -109,12 +109,12 @@ def test_changes_may_come_from_any_thread() -> None:
         purgatory.watch(waiter, [partition])
         await asyncio.to_thread(fake.change)
         await turns()
-        assert waiter.told == 1
+        assert waiter.reported == 1
 
     asyncio.run(main())
 
 
-def test_who_is_forgotten_is_not_told_even_of_what_was_before() -> None:
+def test_who_is_forgotten_is_not_notified_even_of_what_was_before() -> None:
     async def main() -> None:
         purgatory = Purgatory(asyncio.get_running_loop())
         fakes, watched = partitions(3)
@@ -125,13 +125,13 @@ def test_who_is_forgotten_is_not_told_even_of_what_was_before() -> None:
         purgatory.forget(gone, watched)
         purgatory.forget(gone, watched)
         await turns()
-        assert (gone.told, stays.told) == (0, 1)
+        assert (gone.reported, stays.reported) == (0, 1)
         assert [len(fake.listeners) for fake in fakes] == [1, 0, 0]
 
     asyncio.run(main())
 
 
-def test_a_waiter_may_take_others_along_while_it_is_told() -> None:
+def test_a_waiter_may_take_others_along_while_it_is_reported() -> None:
     async def main() -> None:
         purgatory = Purgatory(asyncio.get_running_loop())
         (fake,), watched = partitions(1)
@@ -148,13 +148,13 @@ def test_a_waiter_may_take_others_along_while_it_is_told() -> None:
         purgatory.watch(other, watched)
         fake.change()
         await turns()
-        assert (first.told, other.told) == (1, 0)
+        assert (first.reported, other.reported) == (1, 0)
         assert fake.listeners == []
 
     asyncio.run(main())
 
 
-def test_a_change_after_the_end_of_the_loop_is_nobodys_business() -> None:
+def test_a_change_after_the_end_of_the_loop_is_no_ones_business() -> None:
     async def main() -> tuple[Purgatory, Partition]:
         (_, (partition,)) = partitions(1)
         purgatory = Purgatory(asyncio.get_running_loop())
@@ -176,30 +176,30 @@ def test_a_waiter_is_asked_when_what_it_misses_may_have_come_and_not_before() ->
         waiter = FakeWaiter(enough=9, missing=10)
         purgatory.watch(waiter, watched)
 
-        async def told_by(change: Callable[[], None]) -> bool:
-            before = waiter.told
+        async def reported_by(change: Callable[[], None]) -> bool:
+            before = waiter.reported
             change()
             await turns()
-            return waiter.told > before
+            return waiter.reported > before
 
-        assert not await told_by(lambda: one.change(6))
-        assert not await told_by(lambda: two.change(3))
-        assert await told_by(lambda: one.change(1))  # ten, in both together
-        assert not await told_by(lambda: one.change(9))
+        assert not await reported_by(lambda: one.change(6))
+        assert not await reported_by(lambda: two.change(3))
+        assert await reported_by(lambda: one.change(1))  # ten, in both together
+        assert not await reported_by(lambda: one.change(9))
         one.segment = 7
-        assert await told_by(lambda: one.change(-9))
+        assert await reported_by(lambda: one.change(-9))
         two.truncations += 2
-        assert await told_by(lambda: two.change(0))
+        assert await reported_by(lambda: two.change(0))
         two.log_start_offset += 1
-        assert await told_by(lambda: two.change(1))
-        one.stable_offset = 5  # a transaction is open: nobody knows where offset 5 is
-        assert await told_by(lambda: one.change(1))
-        assert not await told_by(lambda: one.change(100))
+        assert await reported_by(lambda: two.change(1))
+        one.stable_offset = 5  # a transaction is open: no one knows where offset 5 is
+        assert await reported_by(lambda: one.change(1))
+        assert not await reported_by(lambda: one.change(100))
         one.stable_offset = 6
-        assert await told_by(lambda: one.change(1))
+        assert await reported_by(lambda: one.change(1))
         one.stable_offset = None
-        assert await told_by(lambda: one.change(1))
+        assert await reported_by(lambda: one.change(1))
         two.leader_epoch = -1
-        assert await told_by(lambda: two.change(0))
+        assert await reported_by(lambda: two.change(0))
 
     asyncio.run(main())

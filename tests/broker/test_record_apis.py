@@ -20,7 +20,7 @@ from stratalog.records.record import Record
 from stratalog.wire.api_keys import ApiKey
 
 NOW = 1_700_000_000_000
-#: Transactions are begun by appends here, and nobody has to be asked.
+#: Transactions are begun by appends here, and no one has to be asked.
 CONFIG = {"num.partitions": 4, "transaction.partition.verification.enable": "false"}
 _topic_number = itertools.count()
 
@@ -98,7 +98,7 @@ def test_without_a_remote_tier_the_local_log_is_the_whole(broker: Broker, wire: 
     assert found(list_offset(wire, topic, -6, version=11)) == (0, -1, -1)
 
 
-def test_with_a_remote_tier_its_end_and_the_local_start_are_told(
+def test_with_a_remote_tier_its_end_and_the_local_start_are_reported(
     broker: Broker, wire: Wire, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(broker, topic, NOW, NOW + 1, NOW + 2)
@@ -271,7 +271,7 @@ def test_topics_are_not_created_when_the_broker_says_no(tmp_path: Path) -> None:
         assert broker.services.metadata.topics() == []
 
 
-def test_authorized_operations_are_told_when_asked_for(wire: Wire, topic: str) -> None:
+def test_authorized_operations_are_reported_when_asked_for(wire: Wire, topic: str) -> None:
     plain = wire.call(ApiKey.METADATA, 8, topics=[{"name": topic}])
     assert (plain.cluster_authorized_operations, plain.topics[0].topic_authorized_operations) == (
         -(2**31),
@@ -295,13 +295,13 @@ def test_api_versions_tells_what_is_registered(wire: Wire, version: int) -> None
     software = {"client_software_name": "test", "client_software_version": "1.0"} if version >= 3 else {}
     response = wire.call(ApiKey.API_VERSIONS, version, **software)
     assert response.error_code == 0
-    told = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+    reported = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
     registered = {key: (api.advertised_min, api.max_version) for key, api in load_apis().items()}
     # Told with a receiver of the metrics only (`stratalog.client.metrics`), as in Kafka.
     del registered[ApiKey.GET_TELEMETRY_SUBSCRIPTIONS], registered[ApiKey.PUSH_TELEMETRY]
-    assert told == registered
-    assert told[ApiKey.PRODUCE] == (0, 13)
-    assert told[ApiKey.FETCH] == (4, 18)
+    assert reported == registered
+    assert reported[ApiKey.PRODUCE] == (0, 13)
+    assert reported[ApiKey.FETCH] == (4, 18)
     if version >= 3:
         assert [(entry.name, entry.max_version_level) for entry in response.finalized_features] == [
             ("metadata.version", 31),

@@ -260,7 +260,7 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_is_left_running_after_a_start_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stratalog.broker.server.server.start_services", fail_with(UsageError("no store")))
-    before = set(threading.enumerate())  # threads of an earlier broker among them may end meanwhile
+    before = set(threading.enumerate())  # threads of an earlier broker among them may end concurrently
     with pytest.raises(UsageError, match="no store"):
         Broker(data_dir=tmp_path)
     monkeypatch.undo()
@@ -331,7 +331,7 @@ def test_listens_on_ipv6(tmp_path: Path) -> None:
         socket.create_connection(("::1", port)).close()
 
 
-def test_advertised_listeners_are_what_clients_are_told() -> None:
+def test_advertised_listeners_are_what_clients_are_reported() -> None:
     def advertised(value: str | None) -> Listener:
         config = BrokerConfig({"listeners": "PLAINTEXT://:0", "advertised.listeners": value})
         with closing(open_listeners(None, config)) as opened:

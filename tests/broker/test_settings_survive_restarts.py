@@ -156,7 +156,7 @@ def _store(directory: Path, statement: str, *values: str) -> None:
         db.execute(statement, values)
 
 
-def test_a_dynamic_setting_that_no_longer_fits_the_file_does_not_count_and_is_told(
+def test_a_dynamic_setting_that_no_longer_fits_the_file_does_not_count_and_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Broker(tmp_path / "data") as broker, Wire(broker.bootstrap_servers) as wire:

@@ -93,7 +93,7 @@ def test_a_client_without_subscription_is_asked_for_nothing_every_five_minutes(w
     assert get(wire, UUID(int=0)).client_instance_id.version == 4
 
 
-def test_what_is_wrong_with_a_push_is_told_as_by_kafka(wire: Wire) -> None:
+def test_what_is_wrong_with_a_push_is_reported_as_by_kafka(wire: Wire) -> None:
     assert push(wire, UUID(int=0), 1) == push(wire, UUID(int=1), 1) == INVALID
     assert push(wire, UUID(int=90), 1, b"x") == UNKNOWN
     one, two, three, four = (UUID(int=number) for number in range(78, 82))
@@ -117,9 +117,9 @@ def test_a_subscription_is_for_the_clients_that_it_names_and_counts_at_once(brok
     assert alter(wire, CLIENT_METRICS, "all", *changes).error_code == 0
     assert get(wire, ID).requested_metrics == (), "it has not told its software"
     wire.call(ApiKey.API_VERSIONS, 3, client_software_name="x", client_software_version="1")
-    told = get(wire, UUID(int=91))
-    assert (told.subscription_id, told.push_interval) == (848016098, timedelta(seconds=1))
-    assert told.requested_metrics == ("*",)
+    reported = get(wire, UUID(int=91))
+    assert (reported.subscription_id, reported.push_interval) == (848016098, timedelta(seconds=1))
+    assert reported.requested_metrics == ("*",)
     with Wire(broker.bootstrap_servers, client_id="another") as other:
         other.call(ApiKey.API_VERSIONS, 3, client_software_name="x", client_software_version="1")
         assert get(other, UUID(int=92)).requested_metrics == ()
@@ -136,14 +136,14 @@ def test_the_last_values_of_a_client_are_shown_until_its_connection_ends(broker:
         get(wire, UUID(int=77))  # until the broker has seen the end of the connection
 
 
-def test_clients_are_told_of_it_only_where_something_is_done_with_it(wire: Wire, tmp_path: Path) -> None:
-    def told(wire: Wire) -> set[int]:
+def test_clients_are_reported_it_only_where_something_is_done_with_it(wire: Wire, tmp_path: Path) -> None:
+    def reported(wire: Wire) -> set[int]:
         answer = wire.call(ApiKey.API_VERSIONS, 3, client_software_name="x", client_software_version="1")
         return {int(api.api_key) for api in answer.api_keys} & {71, 72}
 
-    assert told(wire) == {71, 72}
+    assert reported(wire) == {71, 72}
     with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as other:
-        assert told(other) == set()
+        assert reported(other) == set()
         number = get(other, ID).subscription_id
         assert push(other, ID, number, pushed("a", 1.0)) == 0
         assert shown(broker) == {}

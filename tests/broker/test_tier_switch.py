@@ -98,7 +98,7 @@ def test_a_deletion_that_a_crash_overtook_is_made_up_for_at_the_next_start(tmp_p
         assert values(partition) == [b"2"]
 
 
-def test_an_internal_topic_stays_local_whatever_it_is_told(
+def test_an_internal_topic_stays_local_whatever_is_requested(
     broker: Broker, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

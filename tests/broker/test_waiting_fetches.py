@@ -36,7 +36,7 @@ class World:
     def on_loop(self, function: Callable[[], T]) -> T:
         async def run() -> T:
             done = function()
-            await asyncio.sleep(0)  # waiters are told in a later turn
+            await asyncio.sleep(0)  # waiters are notified in a later turn
             await asyncio.sleep(0)
             return done
 
@@ -114,7 +114,7 @@ def test_an_append_does_not_mean_a_question_for_each_who_waits(world: World, mon
         world.wait_for(10 * len(BATCH), 1, 0)
         world.wait_for(10 * len(BATCH), 0)
     world.append()
-    assert len(asked) == 20  # those behind a record are to be told once where it lies
+    assert len(asked) == 20  # those behind a record are notified once where it lies
     for _ in range(7):
         world.append()
     assert (world.answers, len(asked)) == (0, 20)
@@ -220,7 +220,7 @@ def test_bytes_are_counted_over_all_partitions_and_from_the_offset_on(world: Wor
     assert world.answers == 1
 
 
-def test_nobody_waits_for_more_of_a_segment_that_is_sealed(world: World) -> None:
+def test_no_one_waits_for_more_of_a_segment_that_is_sealed(world: World) -> None:
     """A read gives what one segment has. As Kafka's `DelayedFetch` for an offset on an older segment."""
     world.wait_for(3 * len(BATCH), 0)
     world.append()

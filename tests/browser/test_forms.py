@@ -189,7 +189,7 @@ def test_users_and_rules_are_made_and_removed_by_who_has_logged_in(page: Any, gu
 # --- charts, keys and paper -------------------------------------------------------------------------------------------
 
 
-def test_request_times_are_drawn_and_told_by_name(page: Any, served: Served) -> None:
+def test_request_times_are_drawn_and_reported_by_name(page: Any, served: Served) -> None:
     served.produce("orders", b"x")
     page.goto(served.url)
     page.wait_for_selector("tr:has-text('Produce') >> td.num")
@@ -199,8 +199,8 @@ def test_request_times_are_drawn_and_told_by_name(page: Any, served: Served) -> 
     page.wait_for_function(
         "before => document.querySelector('[data-chart^=produce] path.s1').getAttribute('d') !== before", arg=points
     )
-    told = page.locator("section:has(> h2:text-is('Produce requests')) .keys b").all_inner_texts()
-    assert all(float(each.split("\u202f")[0]) > 0 for each in told)
+    reported = page.locator("section:has(> h2:text-is('Produce requests')) .keys b").all_inner_texts()
+    assert all(float(each.split("\u202f")[0]) > 0 for each in reported)
     assert chart.locator(".top").inner_text().endswith("ms")
 
 

@@ -72,7 +72,7 @@ def test_a_topic_is_created_listed_described_grown_and_deleted(cli: CommandLine,
     assert cli.good("topics", "list").out == ""
 
 
-def test_topics_are_told_to_machines(cli: CommandLine) -> None:
+def test_topics_are_written_for_programs(cli: CommandLine) -> None:
     assert cli.good("topics", "create", "t", "--config", "retention.ms=5000", "--json").json == {
         "topic": "t",
         "created": True,
@@ -202,10 +202,10 @@ def test_features_are_described_as_kafka_features_does(cli: CommandLine) -> None
         f"Feature: {'metadata.version':<40}  SupportedMinVersion: {'3.3-IV3':<15}  "
         f"SupportedMaxVersion: {'4.4-IV2':<15}  FinalizedVersionLevel: {'4.4-IV0':<15}  Epoch: 0\n"
     )
-    told = cli.good("features", "describe", "--json").json
-    assert told["epoch"] == 0
-    assert [feature["feature"] for feature in told["features"]] == sorted([*OTHER_FEATURES, "metadata.version"])
-    assert told["features"][3] == {
+    reported = cli.good("features", "describe", "--json").json
+    assert reported["epoch"] == 0
+    assert [feature["feature"] for feature in reported["features"]] == sorted([*OTHER_FEATURES, "metadata.version"])
+    assert reported["features"][3] == {
         "feature": "metadata.version",
         "supportedMinVersion": 7,
         "supportedMaxVersion": 33,
@@ -247,7 +247,7 @@ def test_a_release_means_its_newest_level(cli: CommandLine, release: str, level:
 # --- log directories --------------------------------------------------------------------------------------------------
 
 
-def test_log_directories_are_told_in_kafkas_shape(cli: CommandLine, tmp_path: Path) -> None:
+def test_log_directories_are_reported_in_kafkas_shape(cli: CommandLine, tmp_path: Path) -> None:
     for name in ("a", "b"):
         cli.good("topics", "create", name, "--partitions", "2")
     expected = {
@@ -331,7 +331,7 @@ def test_a_terminal_gets_tables(cli: CommandLine, command: tuple[str, ...]) -> N
 def test_a_broker_that_is_not_there_is_one_line_and_exit_2(
     capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
-    with socket.socket() as taken:  # bound, but nobody listens
+    with socket.socket() as taken:  # bound, but no one listens
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         said = CommandLine(address, capsys).refused(*command, code=2)

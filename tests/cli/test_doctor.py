@@ -140,7 +140,7 @@ def test_what_cannot_be_read_is_said_and_hides_nothing_else(
     assert [each["kind"] for each in findings if each["kind"] != "disk-full"] == ["unreadable"]
 
 
-def test_a_failed_directory_is_told_of_with_the_transactions_that_it_hides(capsys: Captured, tmp_path: Path) -> None:
+def test_a_failed_directory_is_reported_with_the_transactions_that_it_hides(capsys: Captured, tmp_path: Path) -> None:
     names = [tmp_path / "a", tmp_path / "b"]
     config = {"log.dirs": ",".join(map(str, names))}
     with stratalog.Broker(config=config) as broker:
@@ -366,8 +366,8 @@ def test_settings_of_topics_without_effect_are_said_of_a_broker_and_of_its_direc
         broker.create_topic("b", 1, {"unclean.leader.election.enable": "true"})
         broker.create_topic("c", 1, {"retention.ms": "5000"})
         status, said = doctor(capsys, "-b", broker.bootstrap_servers)
-        told = [(each["severity"], each["found"].split(":")[0]) for each in said if each["kind"] == IDLE]
-        assert (status, told) == (1, [("warning", "topic b"), ("note", "topic a")])
+        reported = [(each["severity"], each["found"].split(":")[0]) for each in said if each["kind"] == IDLE]
+        assert (status, reported) == (1, [("warning", "topic b"), ("note", "topic a")])
         note = next(each for each in said if each["severity"] == "note")
         words = shlex.split(note["mend"])
         assert words[:2] == ["stratalog", "configs"]

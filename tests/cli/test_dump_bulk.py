@@ -72,7 +72,7 @@ def test_both_ways_print_the_same_of_damaged_batches(
     check(path, b"".join(made))
 
 
-def test_more_gaps_than_one_call_can_note_are_all_told(path: Path) -> None:
+def test_more_gaps_than_one_call_can_note_are_all_reported(path: Path) -> None:
     data = b"".join(build_batch([Record(2 * n, 5, None, None)], base_offset=2 * n) for n in range(3000))
     check(path, data)
     _, _, (_, last, gaps) = dumped(path, DumpOptions(deep_iteration=True), BulkPrinter, 1 << 20)

@@ -83,7 +83,7 @@ def test_a_cut_log_prints_its_whole_batches_and_tells_the_rest(capfdbinary: Capt
             assert err == [f"{log}: no whole batch at position {whole * size}, where {rest} bytes are left"]
 
 
-def test_any_damaged_byte_is_told_or_outside_every_check(capfdbinary: Captured, log: Path) -> None:
+def test_any_damaged_byte_is_reported_or_outside_every_check(capfdbinary: Captured, log: Path) -> None:
     """Every byte under a CRC that changes is found; batch and position are named."""
     data = log.read_bytes()
     size = len(data) // 4
@@ -109,7 +109,9 @@ def test_a_wrong_crc_does_not_end_the_dump(capfdbinary: Captured, log: Path) -> 
     assert len(err) == 2
 
 
-def test_malformed_records_under_a_right_crc_are_told_with_their_batch(capfdbinary: Captured, tmp_path: Path) -> None:
+def test_malformed_records_under_a_right_crc_are_reported_with_their_batch(
+    capfdbinary: Captured, tmp_path: Path
+) -> None:
     good = build_batch([Record(0, 5, None, b"v"), Record(1, 5, None, b"v")], base_offset=0)
     bad = with_right_crc(good[:-1] + b"\x7f")
     (tmp_path / LOG_NAME).write_bytes(bad + good)
@@ -119,7 +121,7 @@ def test_malformed_records_under_a_right_crc_are_told_with_their_batch(capfdbina
     assert sum(line.startswith("baseOffset") for line in out) == 2
 
 
-def test_an_unknown_codec_is_told_and_the_rest_printed(capfdbinary: Captured, tmp_path: Path) -> None:
+def test_an_unknown_codec_is_reported_and_the_rest_printed(capfdbinary: Captured, tmp_path: Path) -> None:
     good = build_batch([Record(0, 5, None, b"v")], base_offset=0)
     bad = with_right_crc(good[:22] + bytes([good[22] | 6]) + good[23:])
     (tmp_path / LOG_NAME).write_bytes(bad + good)
@@ -129,7 +131,7 @@ def test_an_unknown_codec_is_told_and_the_rest_printed(capfdbinary: Captured, tm
     assert sum(line.startswith("baseOffset") for line in out) == 2
 
 
-def test_an_unknown_message_format_is_told_with_its_position(capfdbinary: Captured, tmp_path: Path) -> None:
+def test_an_unknown_message_format_is_reported_with_its_position(capfdbinary: Captured, tmp_path: Path) -> None:
     good = build_batch([Record(0, 5, None, b"v")], base_offset=0)
     (tmp_path / LOG_NAME).write_bytes(good + good[:16] + b"\x03" + good[17:])
     status, out, err = dump(capfdbinary, tmp_path / LOG_NAME)
@@ -137,7 +139,7 @@ def test_an_unknown_message_format_is_told_with_its_position(capfdbinary: Captur
     assert f"position {len(good)}: magic 3 is unknown" in err[0]
 
 
-def test_zeros_behind_the_batches_are_told_with_their_position(capfdbinary: Captured, log: Path) -> None:
+def test_zeros_behind_the_batches_are_reported_with_their_position(capfdbinary: Captured, log: Path) -> None:
     size = log.stat().st_size
     with log.open("ab") as file:
         file.write(bytes(1000))
@@ -146,7 +148,7 @@ def test_zeros_behind_the_batches_are_told_with_their_position(capfdbinary: Capt
     assert f"position {size}:" in err[0]
 
 
-def test_gaps_between_offsets_are_told_but_are_no_damage(capfdbinary: Captured, tmp_path: Path) -> None:
+def test_gaps_between_offsets_are_reported_but_are_no_damage(capfdbinary: Captured, tmp_path: Path) -> None:
     path = tmp_path / LOG_NAME
     path.write_bytes(b"".join(build_batch([Record(n, 5, None, None)], base_offset=n) for n in (0, 1, 5, 6, 9)))
     status, _, err = dump(capfdbinary, path, "--deep-iteration")
@@ -160,7 +162,7 @@ def test_max_bytes_ends_quietly_at_the_last_whole_batch(capfdbinary: Captured, l
     assert (status, len(out), err) == (0, 5, [])
 
 
-def test_an_index_that_points_elsewhere_is_told(capfdbinary: Captured, log: Path) -> None:
+def test_an_index_that_points_elsewhere_is_reported(capfdbinary: Captured, log: Path) -> None:
     size = log.stat().st_size // 4
     index = log.with_name(INDEX_NAME)
     index.write_bytes(struct.pack(">iiiiii", 1, size, 3, 2 * size, 4, 10**6))
@@ -229,7 +231,7 @@ def test_a_large_format_index_is_read_with_positions_beyond_4_gib(capfdbinary: C
     assert dump(capfdbinary, index) == (0, [f"Dumping {index}", f"offset: 9 position: {position}"], [])
 
 
-def test_a_time_index_that_lies_is_told(capfdbinary: Captured, log: Path) -> None:
+def test_a_time_index_that_lies_is_reported(capfdbinary: Captured, log: Path) -> None:
     path = log.with_name(TIME_INDEX_NAME)
     path.write_bytes(struct.pack(">qiqiqiqi", 100, 0, 150, 1, 102, 2, 103, 9))
     status, out, err = dump(capfdbinary, path)

@@ -151,7 +151,7 @@ def test_files_may_be_named_as_kafkas_tool_wants_it(capfdbinary: Captured, log: 
     assert (status, out, err) == (2, [], ["stratalog: no files given (see stratalog dump --help)"])
 
 
-def test_a_larger_batch_than_max_message_size_is_told(capfdbinary: Captured, log: Path) -> None:
+def test_a_larger_batch_than_max_message_size_is_reported(capfdbinary: Captured, log: Path) -> None:
     index = write_index(log, [2])
     size = len(triples(10)[2])
     assert dump(capfdbinary, index, "--max-message-size", size)[0] == 0
@@ -203,23 +203,23 @@ def test_two_decoders_at_once_are_refused(capfdbinary: Captured, log: Path) -> N
     assert (status, out, len(err)) == (2, [], 1)
 
 
-def test_what_is_no_metadata_record_is_told_in_its_place(capfdbinary: Captured, tmp_path: Path) -> None:
+def test_what_is_no_metadata_record_is_reported_in_its_place(capfdbinary: Captured, tmp_path: Path) -> None:
     values = [b"", b"\0\2\0", b"\2\2\0", b"\1\x63\0", b"\1\2\x63", b"\1\x14\0\0", b"\1\x14\0\0junk", None]
     log = tmp_path / LOG_NAME
     log.write_bytes(build_batch([Record(n, 5, None, value) for n, value in enumerate(values)]))
     status, out, _ = dump(capfdbinary, log, "--cluster-metadata-decoder", "--skip-record-metadata")
     assert status == 0
-    told = out[3:]
-    assert told[0] == "| payload: Error at 0, skipping. Error while reading frame version"
-    assert "frame version 0" in told[1]
-    assert "unknown frame version 2(only frame version 1 is supported)" in told[2]
-    assert "Unknown metadata id 99" in told[3]
-    assert "Failed to deserialize record with type TOPIC_RECORD" in told[4]
-    assert told[5] == '| payload: {"type":"NO_OP_RECORD","version":0,"data":{}}'
-    assert "bytes are left over" in told[6]
+    reported = out[3:]
+    assert reported[0] == "| payload: Error at 0, skipping. Error while reading frame version"
+    assert "frame version 0" in reported[1]
+    assert "unknown frame version 2(only frame version 1 is supported)" in reported[2]
+    assert "Unknown metadata id 99" in reported[3]
+    assert "Failed to deserialize record with type TOPIC_RECORD" in reported[4]
+    assert reported[5] == '| payload: {"type":"NO_OP_RECORD","version":0,"data":{}}'
+    assert "bytes are left over" in reported[6]
 
 
-def test_what_is_no_remote_metadata_is_told_in_its_place(capfdbinary: Captured, tmp_path: Path) -> None:
+def test_what_is_no_remote_metadata_is_reported_in_its_place(capfdbinary: Captured, tmp_path: Path) -> None:
     log = tmp_path / LOG_NAME
     log.write_bytes(build_batch([Record(n, 5, None, value) for n, value in enumerate((b"\x7f\x7f", b"", None))]))
     status, out, _ = dump(capfdbinary, log, "--remote-log-metadata-decoder")
@@ -237,7 +237,7 @@ def test_a_file_that_may_not_be_read_is_one_line_and_exit_code_2(
     assert dump(capfdbinary, log, "--remote-log-metadata-decoder") == (2, [], [f"stratalog: {log}: Permission denied"])
 
 
-def test_a_control_record_that_is_cut_is_told_with_its_batch(capfdbinary: Captured, tmp_path: Path) -> None:
+def test_a_control_record_that_is_cut_is_reported_with_its_batch(capfdbinary: Captured, tmp_path: Path) -> None:
     log = tmp_path / LOG_NAME
     log.write_bytes(build_batch([Record(0, 5, struct.pack(">hh", 0, 3), b"\0")], is_control=True))
     status, _, err = dump(capfdbinary, log, "--deep-iteration")

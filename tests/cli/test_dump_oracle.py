@@ -80,8 +80,8 @@ def test_remote_log_metadata_is_printed_the_same(capfdbinary: Captured, tmp_path
     assert printed.count("payload: Remote") == len(events)
 
 
-def test_what_no_decoder_can_read_is_told_in_its_place(capfdbinary: Captured, tmp_path: Path) -> None:
-    """Unknown types and tombstones as Kafka says them; damaged bytes are told too, in other words than Java's."""
+def test_what_no_decoder_can_read_is_reported_in_its_place(capfdbinary: Captured, tmp_path: Path) -> None:
+    """Unknown types and tombstones as Kafka says them; damaged bytes are reported too, in other words than Java's."""
     path = tmp_path / LOG_NAME
     key = struct.pack(">hh5sh4si", 1, 5, b"group", 4, b"logs", 0)
     records = [Record(0, T0, struct.pack(">h", 99), b""), Record(1, T0, key, None)]
@@ -111,7 +111,7 @@ def test_an_index_that_lies_and_one_in_use_are_printed_the_same(capfdbinary: Cap
         assert ours == dump_log(["--files", f"{index},{times}", *options], check=False)
 
 
-def test_the_rest_behind_the_last_batch_is_told_the_same(capfdbinary: Captured, tmp_path: Path) -> None:
+def test_the_rest_behind_the_last_batch_is_reported_the_same(capfdbinary: Captured, tmp_path: Path) -> None:
     log = tmp_path / LOG_NAME
     batch = build_batch([Record(0, T0, None, b"v" * 50)], base_offset=0)
     chosen = random.Random(3)

@@ -1,4 +1,4 @@
-"""`stratalog fsck`: what it prints, exit codes, questions, and that nobody else has the directory."""
+"""`stratalog fsck`: what it prints, exit codes, questions, and that no one else has the directory."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_directory_that_our_broker_serves_is_refused(capsys: Captured, tmp_pat
     assert (status, err) == (0, [])
 
 
-def test_the_directory_is_locked_meanwhile_and_free_afterwards(
+def test_the_directory_is_locked_concurrently_and_free_afterwards(
     capsys: Captured, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[int] = []

@@ -38,9 +38,9 @@ def member(cli: CommandLine, group: str, topic: str, **more: str) -> Iterator[Co
 
 
 def described(cli: CommandLine, group: str) -> dict[str, Any]:
-    told = cli.good("groups", "describe", group, "--json").json
-    assert isinstance(told, dict)
-    return told
+    reported = cli.good("groups", "describe", group, "--json").json
+    assert isinstance(reported, dict)
+    return reported
 
 
 def offsets(cli: CommandLine, group: str) -> dict[int, int]:
@@ -63,9 +63,9 @@ def test_groups_are_listed_by_state_and_type(any_cli: CommandLine, group: str) -
 
 
 def test_a_group_shows_how_far_it_is(any_cli: CommandLine, group: str, topic: str) -> None:
-    told = described(any_cli, group)
-    assert (told["state"], told["type"], told["members"]) == ("Empty", "classic", [])
-    at = next(each for each in told["offsets"] if each["partition"] == 0)
+    reported = described(any_cli, group)
+    assert (reported["state"], reported["type"], reported["members"]) == ("Empty", "classic", [])
+    at = next(each for each in reported["offsets"] if each["partition"] == 0)
     assert at == {
         "topic": topic,
         "partition": 0,
@@ -84,14 +84,14 @@ def test_a_group_shows_how_far_it_is(any_cli: CommandLine, group: str, topic: st
 
 def test_members_show_what_is_assigned_to_them(any_cli: CommandLine, group: str, topic: str) -> None:
     with member(any_cli, group, topic, **{"client.id": "reader", "group.instance.id": "one"}):
-        told = described(any_cli, group)
+        reported = described(any_cli, group)
         out = any_cli.good("groups", "describe", group, "--members").out
         said = any_cli.refused("groups", "delete", group)
         reset = any_cli.refused("groups", "reset-offsets", group, "--all-topics", "--to-earliest", "--execute")
-    (one,) = told["members"]
+    (one,) = reported["members"]
     assert (one["clientId"], one["instanceId"], one["epoch"]) == ("reader", "one", None)
     assert one["assignment"] == [{"topic": topic, "partitions": [0, 1, 2]}]
-    assert all(each["memberId"] == one["memberId"] for each in told["offsets"])
+    assert all(each["memberId"] == one["memberId"] for each in reported["offsets"])
     assert f"{topic}(0,1,2)" in out
     assert said == f"Group {group}: NON_EMPTY_GROUP: it has members; end them first"
     assert reset.startswith(f"group {group} is Stable and has 1 members")
@@ -105,10 +105,10 @@ def test_a_group_of_the_new_protocol_is_described_too(any_cli: CommandLine, topi
     any_cli.good("produce", topic, "a", "b", "-p", "1")
     group = f"new-{topic}"
     with member(any_cli, group, topic, **{"group.protocol": "consumer"}):
-        told = described(any_cli, group)
-    assert (told["type"], told["assignor"]) == ("consumer", "uniform")
-    assert told["epoch"] >= 1
-    (one,) = told["members"]
+        reported = described(any_cli, group)
+    assert (reported["type"], reported["assignor"]) == ("consumer", "uniform")
+    assert reported["epoch"] >= 1
+    (one,) = reported["members"]
     assert one["epoch"] >= 1
     assert one["assignment"] == [{"topic": topic, "partitions": [0, 1, 2]}]
 
@@ -149,8 +149,8 @@ def test_offsets_are_set_only_when_that_is_asked_for(
     assert (ran.code, ran.err) == (0, "stratalog: nothing was changed; --execute does it\n")
     assert ran.out.splitlines()[1].split() == [topic, "0", "3", str(expected)]
     assert offsets(any_cli, group)[0] == 3
-    told = any_cli.good("groups", "reset-offsets", group, *one, *options, "--execute", "--json").json
-    assert (told["currentOffset"], told["newOffset"], told["executed"]) == (3, expected, True)
+    reported = any_cli.good("groups", "reset-offsets", group, *one, *options, "--execute", "--json").json
+    assert (reported["currentOffset"], reported["newOffset"], reported["executed"]) == (3, expected, True)
     assert offsets(any_cli, group)[0] == expected
 
 
@@ -220,8 +220,8 @@ def test_a_partition_of_too_many_digits_is_wrong_usage(any_cli: CommandLine, gro
 def test_offsets_are_deleted_by_topic_and_partition(any_cli: CommandLine, group: str, topic: str) -> None:
     any_cli.good("groups", "reset-offsets", group, "--topic", topic, "--to-earliest", "--execute")
     delete = ("groups", "delete-offsets", group, "--topic")
-    told = any_cli.good(*delete, f"{topic}:0", "--json").json
-    assert told == {"group": group, "deleted": [{"topic": topic, "partition": 0}]}
+    reported = any_cli.good(*delete, f"{topic}:0", "--json").json
+    assert reported == {"group": group, "deleted": [{"topic": topic, "partition": 0}]}
     left = offsets(any_cli, group)
     assert 0 not in left or left[0] is None
     with member(any_cli, group, topic):

@@ -121,7 +121,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new(tmp_path: Path, good: dict
             found = export_document(target)
             assert found in (before, good), step
             outcomes.append(found == good)
-            import_document(good, target, replace=True)  # what was left is in nobody's way
+            import_document(good, target, replace=True)  # what was left is in no one's way
             assert export_document(target) == good
         else:
             break

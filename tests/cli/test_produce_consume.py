@@ -118,8 +118,8 @@ def test_bytes_pass_whole_and_behind_their_sizes(
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_and_every_kind_of_acknowledgement(any_cli: CommandLine, topic: str, acks: str, codec: str) -> None:
-    told = any_cli.good("produce", topic, "a" * 3000, "b", "-p", "0", "--acks", acks, "-z", codec, "--json").json
-    assert told["records"] == 2
+    reported = any_cli.good("produce", topic, "a" * 3000, "b", "-p", "0", "--acks", acks, "-z", codec, "--json").json
+    assert reported["records"] == 2
     assert any_cli.good("consume", topic, "-p", "0", "-n", "2").out == "a" * 3000 + "\nb\n"
 
 

@@ -34,7 +34,7 @@ def explain(*arguments: str) -> int:
     return run(["retention", "explain", "orders", *arguments])
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+def reported(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     assert explain(*arguments, "--json") == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
@@ -42,7 +42,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
 
 def test_offline_every_segment_has_its_reason_and_its_time(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = T0 + 25 * HOUR_MS
-    found = told(capsys, "--data-dir", str(data_dir), "--at", str(at))
+    found = reported(capsys, "--data-dir", str(data_dir), "--at", str(at))
     (partition,) = found["partitions"]
     first, second, active = partition["segments"]
     newest = T0 + HOUR_MS - HOUR_MS // 60
@@ -69,7 +69,7 @@ def test_the_text_teaches_what_keeps_a_record_beyond_its_time(
 
 def test_what_if_tells_what_would_go_and_what_goes_as_it_is(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = str(T0 + 4 * HOUR_MS)
-    found = told(capsys, "--data-dir", str(data_dir), "--at", at, "--what-if", f"retention.ms={HOUR_MS}")
+    found = reported(capsys, "--data-dir", str(data_dir), "--at", at, "--what-if", f"retention.ms={HOUR_MS}")
     (partition,) = found["partitions"]
     assert found["what_if"] == {"retention.ms": str(HOUR_MS)}
     assert partition["due_now_bytes_as_it_is"] == 0
@@ -78,12 +78,12 @@ def test_what_if_tells_what_would_go_and_what_goes_as_it_is(data_dir: Path, caps
     assert "with the current settings, 0 B are due now" in capsys.readouterr().out
 
 
-def test_both_tiers_are_told_of_and_what_is_not_copied_waits(
+def test_both_tiers_are_reported_and_what_is_not_copied_waits(
     data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = ["remote.storage.enable=true", f"local.retention.ms={HOUR_MS}"]
     options = [text for setting in settings for text in ("--what-if", setting)]
-    found = told(capsys, "--data-dir", str(data_dir), "--at", str(T0 + 24 * HOUR_MS), *options)
+    found = reported(capsys, "--data-dir", str(data_dir), "--at", str(T0 + 24 * HOUR_MS), *options)
     (partition,) = found["partitions"]
     assert partition["segments"][0]["kept_by"] == ["not-copied"]
     assert "only after its copy is finished" in partition["segments"][0]["explanation"]
@@ -127,8 +127,8 @@ def test_live_settings_and_offsets_are_the_brokers(tmp_path: Path, capsys: pytes
         for number in range(3):
             producer.produce("orders", value=bytes(1000), timestamp=T0 + number)
         assert producer.flush(30) == 0
-        alone = told(capsys, "--bootstrap-server", broker.bootstrap_servers)
-        both = told(capsys, "--bootstrap-server", broker.bootstrap_servers, "--data-dir", str(data_dir))
+        alone = reported(capsys, "--bootstrap-server", broker.bootstrap_servers)
+        both = reported(capsys, "--bootstrap-server", broker.bootstrap_servers, "--data-dir", str(data_dir))
         assert explain("--bootstrap-server", broker.bootstrap_servers) == 0
     assert alone["config"]["retention.ms"] == 1000
     (served,) = alone["served"]
@@ -140,7 +140,7 @@ def test_live_settings_and_offsets_are_the_brokers(tmp_path: Path, capsys: pytes
     assert "is due now" in capsys.readouterr().out
 
 
-def test_live_another_limit_of_the_size_changes_what_is_told(
+def test_live_another_limit_of_the_size_changes_what_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Broker(data_dir=tmp_path / "data") as broker:
@@ -153,7 +153,7 @@ def test_live_another_limit_of_the_size_changes_what_is_told(
         size = partition.log.size_bytes
         live = ("--bootstrap-server", broker.bootstrap_servers)
         said = {
-            what_if: told(capsys, *live, "--what-if", what_if)["served"][0]
+            what_if: reported(capsys, *live, "--what-if", what_if)["served"][0]
             for what_if in ("retention.bytes=-1", "retention.bytes=1000", f"retention.bytes={size}")
         }
     assert {each["bytes"] for each in said.values()} == {size}

@@ -238,9 +238,9 @@ def test_records_are_written_and_read_by_schemas(url: str, tmp_path: Path, capsy
         cli.good("produce", "orders", json.dumps(given), "-k", "key", "--key-schema", "4", "--value-schema", "1", *at)
         cli.good("produce", "orders", '{"cents": 7}', "--value-schema", "3", *at)
         cli.good("produce", "orders", "plain")
-        told = [json.loads(line) for line in cli.good("consume", "orders", "-e", "--json", *at).out.splitlines()]
-        assert [each["value"] for each in told] == [order, {"cents": "7"}, "plain"]
-        assert told[0]["key"] == "key"
+        reported = [json.loads(line) for line in cli.good("consume", "orders", "-e", "--json", *at).out.splitlines()]
+        assert [each["value"] for each in reported] == [order, {"cents": "7"}, "plain"]
+        assert reported[0]["key"] == "key"
         condition = ("--filter", "value.total > 100 and value.by.name ~ '^a' and key == 'key'")
         assert cli.good("consume", "orders", "-e", "-f", "%k %v\\n", *condition, *at).out == (
             'key {"total":150.0,"note":null,"by":{"name":"ann"},"raw":null}\n'

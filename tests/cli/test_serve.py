@@ -72,8 +72,8 @@ def test_the_log_is_json_and_levels_of_loggers_are_changed_live(tmp_path: Path) 
     errors = served.end()
     events = [json.loads(line) for line in errors.splitlines()]
     assert all({"ts", "level", "logger", "message"} <= event.keys() for event in events)
-    told = [event for event in events if event["message"].startswith("Transactional id t\u00e9:")]
-    assert [(event["level"], event["logger"]) for event in told] == [
+    reported = [event for event in events if event["message"].startswith("Transactional id t\u00e9:")]
+    assert [(event["level"], event["logger"]) for event in reported] == [
         ("INFO", "stratalog.broker.transactions.coordinator")
     ]
 
@@ -90,9 +90,9 @@ def test_a_start_that_is_refused_is_one_event_of_a_json_log(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["serve", "--log-format", "json", *arguments]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    (event,) = map(json.loads, told.err.splitlines())
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    (event,) = map(json.loads, reported.err.splitlines())
     assert event.pop("ts").endswith("Z")
     assert event == {"level": "FATAL", "logger": "stratalog.cli.serve", "message": said}
 
@@ -285,7 +285,7 @@ def test_a_file_that_asks_for_tls_is_never_served_without_it(tmp_path: Path) -> 
     assert not (tmp_path / "one").exists()
 
 
-def test_without_a_directory_it_is_told_how_to_give_one() -> None:
+def test_without_a_directory_it_is_advised_how_to_give_one() -> None:
     assert "Missing option '--data-dir', or log.dirs in a --config FILE" in refused()
 
 

@@ -37,10 +37,10 @@ def test_a_share_group_is_listed_described_set_elsewhere_and_deleted(
 ) -> None:
     listed = [json.loads(line) for line in any_cli.good("groups", "list", "--type", "share", "--json").out.splitlines()]
     assert [each["state"] for each in listed if each["group"] == group] == ["Stable"]
-    told = any_cli.good("groups", "describe", group, "--json").json
-    assert isinstance(told, dict)
-    assert (told["type"], told["state"], told["assignor"]) == ("share", "Stable", "simple")
-    (member,) = told["members"]
+    reported = any_cli.good("groups", "describe", group, "--json").json
+    assert isinstance(reported, dict)
+    assert (reported["type"], reported["state"], reported["assignor"]) == ("share", "Stable", "simple")
+    (member,) = reported["members"]
     assert member["clientId"] == "share"
     assert member["assignment"] == [{"topic": topic, "partitions": [0, 1, 2]}]
     assert f"{topic}(0,1,2)" in any_cli.good("groups", "describe", group, "--members").out
@@ -75,6 +75,6 @@ def test_offsets_of_a_share_group_are_deleted_by_topic(
 
 def offsets(cli: CommandLine, group: str) -> dict[int, tuple[Any, Any]]:
     """Where the group begins in each partition, and its lag."""
-    told = cli.good("groups", "describe", group, "--json").json
-    assert isinstance(told, dict)
-    return {each["partition"]: (each["currentOffset"], each["lag"]) for each in told["offsets"]}
+    reported = cli.good("groups", "describe", group, "--json").json
+    assert isinstance(reported, dict)
+    return {each["partition"]: (each["currentOffset"], each["lag"]) for each in reported["offsets"]}

@@ -245,7 +245,7 @@ def test_damage_of_records_is_found_by_reading_them(tier: Tier, capsys: pytest.C
     assert {one["key"] for one in findings} == {key}
 
 
-def test_records_that_neither_tier_has_are_told(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_that_neither_tier_has_are_reported(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
     key = tier.keys(ObjectKind.LOG)[2]
     for kind in ObjectKind:
         tier.store.delete([key.removesuffix("log") + kind.value])
@@ -258,7 +258,7 @@ def test_records_that_neither_tier_has_are_told(tier: Tier, capsys: pytest.Captu
 # --- repair -----------------------------------------------------------------------------------------------------------
 
 
-def test_repair_is_a_dry_run_unless_told_otherwise(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repair_is_a_dry_run_by_default(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
     tier.spoil()
     before = tier.content()
     assert tier.run("repair", "--data-dir", str(tier.data_dir), "--grace", "0") == 1
@@ -273,10 +273,10 @@ def test_repair_mends_and_a_second_one_has_nothing_to_do(tier: Tier, capsys: pyt
     tier.spoil()
     args = ("repair", "--json", "--data-dir", str(tier.data_dir), "--grace", "0", "--apply")
     assert tier.run(*args) == 0
-    told = objects(capsys)
-    assert [one["error"] for one in told if one["type"] == "repaired"] == [None] * 3
-    assert [one["type"] for one in told].count("summary") == 2
-    assert (told[-1]["errors"], told[-1]["warnings"], told[-1]["repairable"]) == (0, 0, 0)
+    reported = objects(capsys)
+    assert [one["error"] for one in reported if one["type"] == "repaired"] == [None] * 3
+    assert [one["type"] for one in reported].count("summary") == 2
+    assert (reported[-1]["errors"], reported[-1]["warnings"], reported[-1]["repairable"]) == (0, 0, 0)
     mended = tier.content()
     logs = {name: data for name, data in sound.items() if name.endswith(".log")}
     assert {name: data for name, data in mended.items() if name in logs} == logs

@@ -43,9 +43,9 @@ def test_what_was_restored_agrees_with_the_bucket_and_is_known_to_the_broker(
 ) -> None:
     new, before = tmp_path / "new", tier.content()
     assert restore(tier, new, "--json", "--topic-config", "segment.bytes=1048576") == 0
-    told = lines(capsys)
-    assert [line["kind"] for line in told if line["kind"] != "segment"] == ["topic", "partition", "summary"]
-    assert all(line["taken"] for line in told if line["kind"] == "segment")
+    reported = lines(capsys)
+    assert [line["kind"] for line in reported if line["kind"] != "segment"] == ["topic", "partition", "summary"]
+    assert all(line["taken"] for line in reported if line["kind"] == "segment")
     assert tier.content() == before
     store = MetadataStore.open(new)
     topic = store.topic("t")

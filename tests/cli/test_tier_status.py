@@ -46,7 +46,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def told(*arguments: str) -> dict[tuple[str, int], dict[str, Any]]:
+def reported(*arguments: str) -> dict[tuple[str, int], dict[str, Any]]:
     status, out, errors = run(*arguments, "--json")
     assert (status, errors) == (0, "")
     return {(one["topic"], one["partition"]): one for one in json.loads(out)["partitions"]}
@@ -88,10 +88,10 @@ def live(data_dir: Path) -> Iterator[tuple[Broker, WebServer]]:
 
 def test_a_cluster_its_web_address_and_its_files_tell_the_same(live: tuple[Broker, WebServer], data_dir: Path) -> None:
     broker, web = live
-    by_cluster = told("--bootstrap-server", broker.bootstrap_servers)
+    by_cluster = reported("--bootstrap-server", broker.bootstrap_servers)
     assert set(by_cluster) == {("orders", 0), ("lagging", 0)}
-    assert told("--web", web.url) == by_cluster
-    by_files = told("--data-dir", str(data_dir))
+    assert reported("--web", web.url) == by_cluster
+    by_files = reported("--data-dir", str(data_dir))
     assert set(by_files) == set(by_cluster)
     for key, one in by_cluster.items():
         for fact in (
@@ -113,7 +113,7 @@ def test_files_tell_how_old_records_are_not_how_old_files_are(live: tuple[Broker
     for log in (data_dir / "lagging-0").glob("*.log"):
         long_ago = log.stat().st_mtime - 7200
         os.utime(log, (long_ago, long_ago))
-    assert told("--data-dir", str(data_dir))["lagging", 0]["reason"] == "copy lag"
+    assert reported("--data-dir", str(data_dir))["lagging", 0]["reason"] == "copy lag"
 
 
 def test_one_topic_may_be_asked_for_and_lines_are_for_pipes(live: tuple[Broker, WebServer]) -> None:

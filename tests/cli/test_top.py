@@ -97,18 +97,18 @@ def test_json_has_requests_topics_and_groups_the_one_that_is_behind_first(
     broker, web = busy
     assert run(["top", "--web", web.url, "--once", "--json", "--sort", "records"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    told = json.loads(line)
-    assert (told["type"], told["web"]) == ("broker", web.url.rstrip("/"))
-    assert told["broker"]["bootstrapServers"] == broker.bootstrap_servers
-    produce = next(each for each in told["requests"] if each["name"] == "Produce")
+    reported = json.loads(line)
+    assert (reported["type"], reported["web"]) == ("broker", web.url.rstrip("/"))
+    assert reported["broker"]["bootstrapServers"] == broker.bootstrap_servers
+    produce = next(each for each in reported["requests"] if each["name"] == "Produce")
     assert produce["requests"] >= 1
     assert 0 < produce["p50Ms"] <= produce["p99Ms"]
-    assert (told["topics"][0]["name"], told["topics"][0]["records"]) == ("orders", RECORDS)
-    assert [(each["id"], each["lag"]) for each in told["groups"]] == [
+    assert (reported["topics"][0]["name"], reported["topics"][0]["records"]) == ("orders", RECORDS)
+    assert [(each["id"], each["lag"]) for each in reported["groups"]] == [
         ("late", RECORDS - 5),
         ("early\x1b[2J\ngroup", 0),
     ]
-    assert told["numbers"]["topics"] == 2
+    assert reported["numbers"]["topics"] == 2
 
 
 def test_a_pipe_gets_plain_lines(capsys: Captured, busy: tuple[Broker, WebServer]) -> None:

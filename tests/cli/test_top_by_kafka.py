@@ -81,14 +81,14 @@ def test_json_has_the_same_fields_and_null_for_what_no_broker_tells(
     address: str, any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(showing, "_TICK_S", 0.05)
-    told = any_cli.good("top", "--once", "--json", "--sort", "name").json
-    assert told["bootstrapServer"] == address
-    assert told["rates"].keys() == {"atMs", "bytesIn", "recordsIn"}
-    names = [each["name"] for each in told["topics"]]
+    reported = any_cli.good("top", "--once", "--json", "--sort", "name").json
+    assert reported["bootstrapServer"] == address
+    assert reported["rates"].keys() == {"atMs", "bytesIn", "recordsIn"}
+    names = [each["name"] for each in reported["topics"]]
     assert topic in names
     assert names == sorted(names)
     assert not [name for name in names if name.startswith("__")]
-    assert all(each["bytesOutRate"] is None for each in told["topics"])
+    assert all(each["bytesOutRate"] is None for each in reported["topics"])
 
 
 def test_a_tier_that_fails_needs_attention() -> None:

@@ -33,10 +33,10 @@ def test_open_transactions_are_listed_and_described(any_cli: CommandLine, topic:
     out = any_cli.good("transactions", "list", "--state", "Ongoing", "--producer-id", str(mine["producerId"])).out
     assert out.splitlines()[1].split() == [topic, "1", str(mine["producerId"]), "Ongoing"]
     assert topic not in any_cli.good("transactions", "list", "--longer-than", "1h").out
-    told = any_cli.good("transactions", "describe", topic, "--json").json
-    assert told["partitions"] == [{"topic": topic, "partition": 0}]
-    assert told["startTimeMs"] > 1_600_000_000_000
-    assert told["producerId"] == mine["producerId"]
+    reported = any_cli.good("transactions", "describe", topic, "--json").json
+    assert reported["partitions"] == [{"topic": topic, "partition": 0}]
+    assert reported["startTimeMs"] > 1_600_000_000_000
+    assert reported["producerId"] == mine["producerId"]
     assert f"{topic}-0" in any_cli.good("transactions", "describe", topic).out
     open_.commit_transaction()
     deadline = time.monotonic() + 30
@@ -96,8 +96,8 @@ def test_a_transaction_that_hangs_is_found_and_aborted(any_cli: CommandLine, top
     assert (ran.code, ran.err) == (1, "")
     assert (ran.json["partition"], ran.json["startOffset"], ran.json["producerId"]) == (2, 0, producer.producer_id)
     ran = any_cli("doctor", "--json")
-    (told,) = [each for each in map(json.loads, ran.out.splitlines()) if each.get("where") == f"{topic}-2"]
-    assert (ran.code, told["kind"], told["severity"]) == (1, "hanging-transaction", "warning")
+    (reported,) = [each for each in map(json.loads, ran.out.splitlines()) if each.get("where") == f"{topic}-2"]
+    assert (ran.code, reported["kind"], reported["severity"]) == (1, "hanging-transaction", "warning")
     at = ("--topic", topic, "--partition", "2")
     said = any_cli.refused("transactions", "abort", *at, "--start-offset", "7")
     assert said.endswith(f"open are 0 of producer {producer.producer_id}")

@@ -44,7 +44,7 @@ def test_a_mistyped_key_is_named_with_what_was_meant(name: str, meant: str) -> N
     assert line == f"Unknown configuration keys: {name} (did you mean {meant}?)"
 
 
-def test_a_minimum_below_the_one_that_holds_anyway_is_told_at_a_start_and_when_it_is_set(
+def test_a_minimum_below_the_one_that_holds_anyway_is_reported_at_a_start_and_when_it_is_set(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert _advice(min_topic_segment_bytes="1048576") == []
@@ -70,7 +70,9 @@ def test_settings_of_a_remote_tier_that_is_switched_off_are_named() -> None:
     assert line.startswith("stratalog.remote.url: no effect with remote.log.storage.manager.class.name")
 
 
-def test_what_does_nothing_on_a_topic_is_told_when_it_is_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_does_nothing_on_a_topic_is_reported_when_it_is_set(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert list(topic_advice("t", {"unclean.leader.election.enable": "false"})) == []
     caplog.set_level(logging.WARNING)
     with Broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:

@@ -160,7 +160,7 @@ def test_an_index_is_sized_by_entries_of_12_bytes(segment_bytes: int, interval_b
     assert index_size_needed(config) == needed
 
 
-def test_what_is_not_a_default_is_told_as_text_that_makes_the_same_configuration() -> None:
+def test_what_is_not_a_default_is_reported_as_text_that_makes_the_same_configuration() -> None:
     properties = {
         "retention.ms": "-1",
         "cleanup.policy": "compact,delete",

@@ -120,14 +120,14 @@ def with_uv(checkout: Checkout) -> Checkout:
 
 
 @pytest.mark.parametrize("launcher", ["stratalog", "run-tests"])
-def test_no_python_is_told_in_a_line(checkout: Checkout, launcher: str) -> None:
+def test_no_python_is_reported_in_a_line(checkout: Checkout, launcher: str) -> None:
     done = checkout.run(launcher)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "Python 3.11 or newer" in done.stderr
 
 
-def test_an_old_python_is_told_in_a_line(checkout: Checkout) -> None:
+def test_an_old_python_is_reported_in_a_line(checkout: Checkout) -> None:
     checkout.add_program("python3", "exit 3")
     done = checkout.run("stratalog")
     assert done.returncode == 2
@@ -135,7 +135,7 @@ def test_an_old_python_is_told_in_a_line(checkout: Checkout) -> None:
     assert "python3 is older" in done.stderr
 
 
-def test_a_python_without_any_pip_is_told_in_a_line(checkout: Checkout) -> None:
+def test_a_python_without_any_pip_is_reported_in_a_line(checkout: Checkout) -> None:
     checkout.add_program("python3", "exit 4")
     done = checkout.run("stratalog")
     assert done.returncode == 2
@@ -204,7 +204,7 @@ def test_a_failed_step_is_named_with_its_code_and_the_end_of_its_output(with_uv:
     assert with_uv.run("stratalog", "x").stdout == "stratalog x\n"
 
 
-def test_pip_that_cannot_reach_anything_is_told(checkout: Checkout) -> None:
+def test_pip_that_cannot_reach_anything_is_reported(checkout: Checkout) -> None:
     checkout.add_python()
     done = checkout.run("stratalog", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(checkout.root), PIP_CONFIG_FILE=os.devnull)
     assert done.returncode == 2

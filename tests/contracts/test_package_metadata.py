@@ -11,20 +11,20 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def test_the_metadata_is_whole() -> None:
-    told = metadata("stratalog")
-    assert told["Summary"] == PROJECT["description"]
-    assert told["License-Expression"] == "Apache-2.0"
-    assert told.get_all("License-File") == ["LICENSE"]
-    assert told["Requires-Python"] == PROJECT["requires-python"]
-    assert sorted(told["Keywords"].split(",")) == sorted(PROJECT["keywords"])
-    assert set(told.get_all("Provides-Extra") or ()) == set(PROJECT["optional-dependencies"])
-    named = set(told.get_all("Classifier") or ())
+    reported = metadata("stratalog")
+    assert reported["Summary"] == PROJECT["description"]
+    assert reported["License-Expression"] == "Apache-2.0"
+    assert reported.get_all("License-File") == ["LICENSE"]
+    assert reported["Requires-Python"] == PROJECT["requires-python"]
+    assert sorted(reported["Keywords"].split(",")) == sorted(PROJECT["keywords"])
+    assert set(reported.get_all("Provides-Extra") or ()) == set(PROJECT["optional-dependencies"])
+    named = set(reported.get_all("Classifier") or ())
     assert {"Framework :: Pytest", "Operating System :: POSIX :: Linux", "Typing :: Typed"} <= named
     assert any(each.startswith("Programming Language :: Python :: 3.") for each in named)
 
 
 def test_the_page_of_the_index_is_in_it() -> None:
-    told = metadata("stratalog")
-    assert told["Description-Content-Type"] == "text/markdown"
+    reported = metadata("stratalog")
+    assert reported["Description-Content-Type"] == "text/markdown"
     assert PROJECT["readme"] == "docs/package.md"
-    assert told["Description"].lstrip().startswith("# stratalog")
+    assert reported["Description"].lstrip().startswith("# stratalog")

@@ -189,7 +189,7 @@ def test_a_changed_configuration_is_used_by_the_next_cleaning(cleaned: Cleaned) 
 
 
 def test_readers_are_undisturbed_by_cleanings(cleaned: Cleaned) -> None:
-    """Whatever is cleaned and removed meanwhile, a reader sees sound batches, in order, and every newest value."""
+    """Whatever is cleaned and removed concurrently, a reader sees sound batches, in order, and every newest value."""
     log = cleaned.world.log(min_cleanable_dirty_ratio=0.0, segment_bytes=2000)
     cleaned.append(log, Codec.NONE, range(30), duplicates=1)
     written = dict(cleaned.newest)

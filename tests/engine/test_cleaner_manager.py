@@ -234,7 +234,7 @@ def test_retention_leaves_alone_what_cannot_be_cleaned(world: World) -> None:
 # --- abort, pause, resume ----------------------------------------------------------------
 
 
-def test_whoever_pauses_waits_until_the_cleaning_has_ended(
+def test_a_caller_that_pauses_waits_until_the_cleaning_has_ended(
     world: World, in_background: Callable[[Callable[[], object]], threading.Thread]
 ) -> None:
     world.log(segments=4)
@@ -320,7 +320,7 @@ def test_a_done_cleaning_is_written_down(world: World) -> None:
     assert world.restarted().checkpointed(world.logs[KEY]) == 40
 
 
-def test_what_nobody_took_cannot_be_given_back(world: World) -> None:
+def test_what_no_one_took_cannot_be_given_back(world: World) -> None:
     log = world.log(segments=4)
     with pytest.raises(ValueError):
         world.manager.done_cleaning(LogToClean(KEY, log, 0, 40), 40)

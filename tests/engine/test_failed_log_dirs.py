@@ -154,7 +154,7 @@ def test_a_topic_in_a_failed_directory_is_deleted_as_far_as_possible(two: Two) -
     assert list(two.dirs[1].glob("orders-*-delete"))
 
 
-def test_when_the_last_directory_fails_somebody_is_told(two: Two) -> None:
+def test_when_the_last_directory_fails_the_owner_is_notified(two: Two) -> None:
     for directory in two.dirs:
         two.fs.fail(directory, errno.EIO)
         with pytest.raises(KafkaStorageError):

@@ -317,7 +317,7 @@ def test_the_threads_clean_what_gets_dirty(live: World, threaded: Callable[..., 
         assert live.content(log) == [(log.log_end_offset - 1, b"a", b"%d-3" % round_)]
 
 
-def test_a_thread_survives_an_error_that_nobody_foresaw(
+def test_a_thread_survives_an_error_that_no_one_foresaw(
     live: World,
     threaded: Callable[..., Cleaning],
     fake: FakeCleaner,
@@ -405,13 +405,13 @@ def test_a_truncation_waits_for_the_cleaning_and_goes_before_it(
     begun = threading.Event()
     truncated = threading.Event()
 
-    def until_told(_: PartitionLog, check_abort: Callable[[], None]) -> None:
+    def until_reported(_: PartitionLog, check_abort: Callable[[], None]) -> None:
         begun.set()
         while not truncated.is_set():
             check_abort()
             time.sleep(0.001)
 
-    fake.does = until_told
+    fake.does = until_reported
     threaded(live)
     assert begun.wait(30)
     with live.manager.paused(KEY):

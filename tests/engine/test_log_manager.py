@@ -107,7 +107,7 @@ def test_after_an_unclean_stop_records_are_recovered_and_the_epoch_grows(running
     assert [tuple(entry) for entry in partition.log.leader_epochs.entries] == [(0, 0), (1, 1)]
 
 
-def test_a_partition_that_nobody_opened_after_a_crash_is_still_recovered_later(running: Running) -> None:
+def test_a_partition_that_no_one_opened_after_a_crash_is_still_recovered_later(running: Running) -> None:
     """A clean stop in between is none for it."""
     manager = running.start(spec(), spec("other"))
     get(manager, "other").append(batch(b"a"))
@@ -540,7 +540,7 @@ def test_a_partition_that_lies_in_another_directory_is_not_begun_twice(tmp_path:
     running.stop()
 
 
-def test_a_partition_directory_that_cannot_be_opened_is_told_and_not_begun_elsewhere(tmp_path: Path) -> None:
+def test_a_partition_directory_that_cannot_be_opened_is_reported_and_not_begun_elsewhere(tmp_path: Path) -> None:
     running = Running([tmp_path / "a", tmp_path / "b"])
     manager = running.start()
     for directory in running.dirs:
@@ -581,7 +581,7 @@ def test_what_checkpoints_say_of_a_partition_that_cannot_be_opened_stays_in_them
     assert checkpoint.read() == {("orders", 0): 2}
 
 
-def test_an_error_that_nobody_foresaw_takes_one_log_out_of_service(
+def test_an_error_that_no_one_foresaw_takes_one_log_out_of_service(
     running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     running.start(spec("orders"), spec("other"))

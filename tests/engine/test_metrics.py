@@ -198,7 +198,7 @@ def test_a_log_tells_its_size_segments_and_offsets(logs: LogManager) -> None:
     assert found["kafka_server_replicamanager_partitioncount",] == 1
 
 
-def test_retention_is_told_in_percent_of_its_bound(logs: LogManager) -> None:
+def test_retention_is_reported_in_percent_of_its_bound(logs: LogManager) -> None:
     data = batch(10)
     (bounded,) = logs.create_topic(spec("bounded", retention_bytes=2 * len(data)))
     (endless,) = logs.create_topic(spec("endless"))
@@ -263,7 +263,7 @@ def test_sizes_past_four_gib_are_exact() -> None:
     assert found["kafka_log_log_size", "t", "0"] > huge.size
 
 
-def test_a_failed_directory_is_told(logs: LogManager, tmp_path: Path) -> None:
+def test_a_failed_directory_is_reported(logs: LogManager, tmp_path: Path) -> None:
     logs.create_topic(spec("t", 3))
     directory = logs.dirs.paths[0]
     logs.dirs.fail(directory, "it broke")
@@ -286,7 +286,7 @@ def test_one_replica_in_sync_is_as_many_as_min_insync_replicas_can_ask_for(logs:
     assert found["kafka_server_replicamanager_atminisrpartitioncount",] == 2
 
 
-def test_a_cleaning_is_told(tmp_path: Path) -> None:
+def test_a_cleaning_is_reported(tmp_path: Path) -> None:
     config = BrokerConfig({"log.cleaner.backoff.ms": "20", "log.cleaner.dedupe.buffer.size": "1048576"})
     manager = LogManager([tmp_path / "data"], config, cluster_id="c")
     manager.start([])

@@ -33,7 +33,7 @@ BY_TOPIC = "kafka_server_brokertopicmetrics_"
 
 
 class Tiered:
-    """A log manager with a remote tier over a store that fails when it is told to; `begin` lets the tasks run."""
+    """A log manager with a remote tier over a store that fails when it is asked to; `begin` lets the tasks run."""
 
     def __init__(self, path: Path) -> None:
         self.faults = FaultPlan()
@@ -120,9 +120,9 @@ def test_copies_that_fail_are_counted_and_say_why(tiered: Tiered, fault: StoreFa
     word = "denied" if fault is StoreFault.DENIED else "503"
     assert status.is_failing
     assert word in status.failures[0].error
-    told = status_json([status])
-    assert told["failing"] == 1
-    assert word in told["partitions"][0]["failures"][0]["error"]
+    reported = status_json([status])
+    assert reported["failing"] == 1
+    assert word in reported["partitions"][0]["failures"][0]["error"]
 
 
 def test_a_store_that_is_back_ends_the_failure(tiered: Tiered) -> None:

@@ -71,7 +71,7 @@ class SlowMetadata(TopicBasedRemoteLogMetadataManager):
 
 
 class Still:
-    """A broker's logs with a remote tier whose tasks run only when they are told to, on a clock that stands still."""
+    """A broker's logs with a remote tier whose tasks run only when they are asked to, on a clock that stands still."""
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()

@@ -140,7 +140,7 @@ def test_what_is_deleted_and_who_produced_moves_too_and_a_restart_finds_it(tmp_p
     again.close()
 
 
-def test_how_far_a_log_is_clean_moves_too_and_no_cleaner_works_on_it_meanwhile(tmp_path: Path) -> None:
+def test_how_far_a_log_is_clean_moves_too_and_no_cleaner_works_on_it_concurrently(tmp_path: Path) -> None:
     logs = manager(tmp_path, replica_alter_log_dirs_io_max_bytes_per_second="1", log_cleaner_enable="false")
     compacted = spec(cleanup_policy="compact", min_cleanable_dirty_ratio="0", file_delete_delay_ms="0")
     logs.start([compacted])

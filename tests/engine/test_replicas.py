@@ -60,9 +60,9 @@ class Pair:
         self.engines: dict[int, LogManager] = {}
         self.unreachable: set[int] = set()
         self.lock = threading.Lock()
-        #: Errors of AssignReplicasToDirs, of the request and of each partition, and what was told by it.
+        #: Errors of AssignReplicasToDirs, of the request and of each partition, and what it reported.
         self.assign_errors: list[tuple[int, int]] = []
-        self.told_directories: list[tuple[int, list[UUID]]] = []
+        self.reported_directories: list[tuple[int, list[UUID]]] = []
         for node in (1, 2):
             self.start(node)
 
@@ -127,7 +127,7 @@ class Pair:
             )
             for directory in fields["directories"]
         ]
-        self.told_directories.append((fields["broker_id"], [each["id_"] for each in fields["directories"]]))
+        self.reported_directories.append((fields["broker_id"], [each["id_"] for each in fields["directories"]]))
         return SimpleNamespace(error_code=code(top), directories=directories)
 
     def fetch(self, leader: int, fields: dict[str, Any]) -> Any:
@@ -305,7 +305,7 @@ def test_the_high_watermark_stands_under_min_isr(pair: Pair) -> None:
     assert leader.log.high_watermark == 0
 
 
-def test_a_former_leader_cuts_what_nobody_else_has(pair: Pair) -> None:
+def test_a_former_leader_cuts_what_no_one_else_has(pair: Pair) -> None:
     pair.publish()
     first, second = pair.partition(1), pair.partition(2)
     first.append(batch(b"a"))
@@ -336,7 +336,7 @@ def test_older_metadata_changes_nothing(pair: Pair) -> None:
     assert pair.partition(1).leader_epoch == 3
 
 
-def test_without_a_leader_nobody_is_followed_and_nothing_appended(pair: Pair) -> None:
+def test_without_a_leader_no_one_is_followed_and_nothing_appended(pair: Pair) -> None:
     pair.publish()
     pair.elect(-1)
     pair.publish()
@@ -402,7 +402,7 @@ def test_metrics_tell_what_is_not_in_sync(pair: Pair) -> None:
     assert value("AtMinIsrPartitionCount") == 0
 
 
-def test_the_controller_is_told_where_a_replica_lies_until_it_knows(
+def test_the_controller_is_reported_where_a_replica_lies_until_it_knows(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stratalog.engine.replication.directory_assignments._RETRY_S", 0.01)
@@ -415,11 +415,11 @@ def test_the_controller_is_told_where_a_replica_lies_until_it_knows(
     for recorded in (directory.directory_id, UUID(int=0)):
         engine.apply(ReplicaChanges(directories={KEY: recorded}))
     assert engine.replication.assignments.wait_until_assigned(10)
-    assert pair.told_directories == [(1, [directory.directory_id])] * 3, "the first was right already"
+    assert pair.reported_directories == [(1, [directory.directory_id])] * 3, "the first was right already"
     pair.assign_errors = [gone]
     engine.apply(ReplicaChanges(directories={KEY: UUID(int=0)}))
     assert engine.replication.assignments.wait_until_assigned(10)
-    assert len(pair.told_directories) == 4, "the topic is gone: it is not asked again"
+    assert len(pair.reported_directories) == 4, "the topic is gone: it is not asked again"
 
 
 def test_a_directory_that_fails_is_named_by_its_id(pair: Pair) -> None:

@@ -1,4 +1,4 @@
-"""Tiered replicas by seed: whoever leads, dies, or does not know that it leads no more, every record can be read.
+"""Tiered replicas by seed: under any leader, dies, or does not know that it leads no more, every record can be read.
 
 What a reader of the leader gets, over both tiers, is every offset from the log start on, after each step.
 """
@@ -130,7 +130,7 @@ def run(seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 28])
-def test_every_record_is_read_whoever_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_every_record_is_read_under_any_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """In run 28 a leader deletes records and goes before the other broker has heard of it."""
     run(range(seed, seed + 1), tmp_path, monkeypatch)
 

@@ -141,7 +141,7 @@ def test_configs_are_changed_by_either_and_shown_alike_by_both(tools: tuple[Java
     assert why in cli.refused("configs", "alter", *topic, "--add-config", "segment.bytes=5")
 
 
-def test_log_directories_are_told_alike(tools: tuple[JavaTools, CommandLine]) -> None:
+def test_log_directories_are_reported_alike(tools: tuple[JavaTools, CommandLine]) -> None:
     java, cli = tools
     cli.good("topics", "create", "a", "--partitions", "2")
     cli.good("topics", "create", "b")
@@ -159,7 +159,7 @@ def test_log_directories_are_told_alike(tools: tuple[JavaTools, CommandLine]) ->
         assert found[0] == found[1]
 
 
-def test_the_quorum_elections_and_reassignments_of_one_node_are_told_alike(
+def test_the_quorum_elections_and_reassignments_of_one_node_are_reported_alike(
     tools: tuple[JavaTools, CommandLine], tmp_path: Path
 ) -> None:
     java, cli = tools

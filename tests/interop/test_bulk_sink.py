@@ -31,12 +31,12 @@ def test_kafka_serves_what_the_sink_wrote(kafka: ReferenceKafka) -> None:
         logs = sorted((data_dir / f"{TOPIC}-0").glob("*.log"))
         indexes = [path for log in logs for path in (log.with_suffix(".index"), log.with_suffix(".timeindex"))]
         assert len(logs) > 2
-        told = kafka.dump_log(["--files", ",".join(map(str, logs)), "--deep-iteration", "--print-data-log"])
-        assert told.count(" of the bulk") == COUNT
-        assert "isvalid: false" not in told
-        told = kafka.dump_log(["--files", ",".join(map(str, indexes)), "--verify-index-only"])
-        assert "mismatch" not in told.lower()
-        assert "Found" not in told
+        reported = kafka.dump_log(["--files", ",".join(map(str, logs)), "--deep-iteration", "--print-data-log"])
+        assert reported.count(" of the bulk") == COUNT
+        assert "isvalid: false" not in reported
+        reported = kafka.dump_log(["--files", ",".join(map(str, indexes)), "--verify-index-only"])
+        assert "mismatch" not in reported.lower()
+        assert "Found" not in reported
     _produce(kafka, "behind")
     seen = consume(kafka.bootstrap_servers, TOPIC)
     assert [each.offset for each in seen] == list(range(COUNT + 2))

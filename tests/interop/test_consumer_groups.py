@@ -79,8 +79,8 @@ def test_kafkas_consumer_reads_all_and_is_described(broker: stratalog.Broker) ->
     )
     assert {line for line in printed.splitlines() if line.isdecimal()} == {str(number) for number in range(600)}
     groups = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    told = tool(groups, [*address, "--describe", "--group", "java"])
-    assert len([line for line in told.splitlines() if line.startswith("java ")]) == PARTITIONS
+    reported = tool(groups, [*address, "--describe", "--group", "java"])
+    assert len([line for line in reported.splitlines() if line.startswith("java ")]) == PARTITIONS
     listed = tool(groups, [*address, "--list", "--type", "consumer", "--state"])
     assert ["java", "Consumer", "Empty"] in [line.split() for line in listed.splitlines()]
 

@@ -100,22 +100,24 @@ class MixedCluster:
             "configs": [{"name": name, "value": value} for name, value in configs.items()],
         }
         with self.connected() as client:
-            told = client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
-            assert [(int(each.error_code), each.error_message) for each in told.topics] == [(0, None)]
+            reported = client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
+            assert [(int(each.error_code), each.error_message) for each in reported.topics] == [(0, None)]
 
     def configure(self, name: str, value: str) -> None:
         change = {"name": name, "config_operation": 0, "value": value}
         resource = {"resource_type": TOPIC_CONFIG, "resource_name": TOPIC, "configs": [change]}
         with self.connected() as client:
-            told = client.any.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, (1, 1), resources=[resource], validate_only=False)
-            assert [int(each.error_code) for each in told.responses] == [0]
+            reported = client.any.call(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS, (1, 1), resources=[resource], validate_only=False
+            )
+            assert [int(each.error_code) for each in reported.responses] == [0]
 
     def delete(self) -> None:
         with self.connected() as client:
-            told = client.any.call(
+            reported = client.any.call(
                 ApiKey.DELETE_TOPICS, (6, 6), topics=[{"name": TOPIC, "topic_id": None}], timeout=20_000
             )
-            assert [int(each.error_code) for each in told.responses] == [0]
+            assert [int(each.error_code) for each in reported.responses] == [0]
 
     def offset(self, which: int) -> int:
         with self.connected() as client:
@@ -123,8 +125,8 @@ class MixedCluster:
 
     def isr(self) -> set[int]:
         with self.connected() as client:
-            told = client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0]
-            return set(map(int, told.partitions[0].isr_nodes))
+            reported = client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0]
+            return set(map(int, reported.partitions[0].isr_nodes))
 
     def leader(self) -> int:
         with self.connected() as client:

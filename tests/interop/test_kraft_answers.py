@@ -43,8 +43,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KraftCluster]:
                 {"name": "both", "num_partitions": 4, "replication_factor": 2},
                 {"name": "alone", "num_partitions": 3, "replication_factor": 1},
             ]
-            told = client.any.call(ApiKey.CREATE_TOPICS, (2, 7), topics=wanted, timeout=20_000)
-            assert {int(each.error_code) for each in told.topics} == {0}
+            reported = client.any.call(ApiKey.CREATE_TOPICS, (2, 7), topics=wanted, timeout=20_000)
+            assert {int(each.error_code) for each in reported.topics} == {0}
             client.any.call(ApiKey.FIND_COORDINATOR, (4, 6), key_type=0, coordinator_keys=["g"])
         started.brokers[2].kill()
         yield started
@@ -221,32 +221,32 @@ def test_coordinators_of_share_states_are_looked_for_by_their_keys(ours: Client,
     keys = [f"g:{topic_id}:0", "g", f"g:{topic_id}", f":{topic_id}:0", "g:no-id:0", f"g:{topic_id}:x"]
 
     def is_known(client: Client) -> bool:
-        told = client.call(ApiKey.FIND_COORDINATOR, (6, 6), key_type=2, coordinator_keys=keys[:1])
-        return int(told.coordinators[0].error_code) == 0
+        reported = client.call(ApiKey.FIND_COORDINATOR, (6, 6), key_type=2, coordinator_keys=keys[:1])
+        return int(reported.coordinators[0].error_code) == 0
 
     wait_until(lambda: is_known(ours) and is_known(kafka), "both know the coordinator")
     for version in (4, 5, 6):
         asked: dict[str, Any] = {"key_type": 2, "coordinator_keys": keys}
-        told = [each.call(ApiKey.FIND_COORDINATOR, (version, version), **asked) for each in (ours, kafka)]
-        compare(*told)
-    assert [int(each.error_code) for each in told[0].coordinators] == [0, *[42] * 5]
-    told = [each.call(ApiKey.FIND_COORDINATOR, (3, 3), key_type=2, key=keys[0]) for each in (ours, kafka)]
-    compare(*told)
+        reported = [each.call(ApiKey.FIND_COORDINATOR, (version, version), **asked) for each in (ours, kafka)]
+        compare(*reported)
+    assert [int(each.error_code) for each in reported[0].coordinators] == [0, *[42] * 5]
+    reported = [each.call(ApiKey.FIND_COORDINATOR, (3, 3), key_type=2, key=keys[0]) for each in (ours, kafka)]
+    compare(*reported)
 
 
 def test_versions_of_forwarded_requests_are_the_controllers(ours: Client, kafka: Client) -> None:
-    told = {int(each.api_key): each for each in ours.api_versions.api_keys}
+    reported = {int(each.api_key): each for each in ours.api_versions.api_keys}
     theirs = {int(each.api_key): each for each in kafka.api_versions.api_keys}
     forwarded = [int(key) for key in FORWARDED]
-    assert [told[key].max_version for key in forwarded] == [theirs[key].max_version for key in forwarded]
+    assert [reported[key].max_version for key in forwarded] == [theirs[key].max_version for key in forwarded]
 
 
 def test_a_topic_is_made_changed_and_described_through_a_broker_of_ours(ours: Client) -> None:
     topic = {"name": "made here", "num_partitions": 2, "replication_factor": 1}
     refused = ours.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
     assert [int(each.error_code) for each in refused.topics] == [17], "the controller says that the name is none"
-    told = ours.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic | {"name": "made-here"}], timeout=20_000)
-    assert [int(each.error_code) for each in told.topics] == [0]
+    reported = ours.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic | {"name": "made-here"}], timeout=20_000)
+    assert [int(each.error_code) for each in reported.topics] == [0]
     changes = [{"name": "retention.ms", "config_operation": 0, "value": "7777"}]
     resource = {"resource_type": 2, "resource_name": "made-here"}
     changed = ours.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, (1, 1), resources=[resource | {"configs": changes}])
@@ -264,15 +264,15 @@ def test_a_topic_is_made_changed_and_described_through_a_broker_of_ours(ours: Cl
 
 def _error_of(client: Client, topic: str) -> int:
     asked = [{"name": topic}]
-    told = client.call(ApiKey.METADATA, (12, 12), topics=asked, allow_auto_topic_creation=False)
-    return int(told.topics[0].error_code)
+    reported = client.call(ApiKey.METADATA, (12, 12), topics=asked, allow_auto_topic_creation=False)
+    return int(reported.topics[0].error_code)
 
 
 def test_a_topic_that_is_asked_for_is_made_by_the_controller(ours: Client) -> None:
     """As in Kafka, the first answer is that it is not known; clients ask again."""
     asked = [{"name": "asked-for"}]
-    told = ours.call(ApiKey.METADATA, (12, 12), topics=asked, allow_auto_topic_creation=True).topics[0]
-    assert int(told.error_code) == 3
+    reported = ours.call(ApiKey.METADATA, (12, 12), topics=asked, allow_auto_topic_creation=True).topics[0]
+    assert int(reported.error_code) == 3
     wait_until(lambda: _error_of(ours, "asked-for") == 0, "the topic is made")
 
 
@@ -318,8 +318,8 @@ def test_a_forwarded_request_is_done_and_answered_under_its_own_number(member: C
     message = make_message(module.CreateTopicsRequest, {"topics": topics, "timeout": 20_000})
     response = forwarder.forward(frame(key, version, 4711, message), ALICE, "127.0.0.1")
     assert struct.unpack_from(">i", response) == (4711,)
-    told = response_of(key, version, response)
-    assert [(each.name, int(each.error_code)) for each in told.topics] == [("forwarded", 0)]
+    reported = response_of(key, version, response)
+    assert [(each.name, int(each.error_code)) for each in reported.topics] == [("forwarded", 0)]
     wait_until(lambda: member.image.topic("forwarded"), "the topic is in the metadata")
     again = response_of(key, version, forwarder.forward(frame(key, version, 1, message), ALICE, "::1"))
     assert [int(each.error_code) for each in again.topics] == [36], "it exists"
@@ -337,9 +337,9 @@ def test_a_controller_that_comes_back_answers_what_waits(member: ClusterMember, 
     forwarder.forward(frame(key, version, 1, message), ALICE, "127.0.0.1")
     cluster.controllers[100].kill()
     cluster.controllers[100].start()
-    told = response_of(key, version, forwarder.forward(frame(key, version, 2, message), ALICE, "127.0.0.1"))
-    assert int(told.error_code) == 0
-    observers = {int(each.replica_id) for each in told.topics[0].partitions[0].observers}
+    reported = response_of(key, version, forwarder.forward(frame(key, version, 2, message), ALICE, "127.0.0.1"))
+    assert int(reported.error_code) == 0
+    observers = {int(each.replica_id) for each in reported.topics[0].partitions[0].observers}
     wait_until(lambda: member.failure is None and member.quorum.leader_id == 100, "the member follows again")
     assert observers <= {1, OURS, SERVING}
     forwarder.close()

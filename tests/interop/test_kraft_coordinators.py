@@ -49,7 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 class Load:
-    """Threads that go on until they are told to stop; the first failure of any is raised then."""
+    """Threads that go on until they are asked to stop; the first failure of any is raised then."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
@@ -125,7 +125,7 @@ class Reader:
 class Copier:
     """Copies `in` to `out`, exactly once, with transactions that hold its commits too.
 
-    A producer of librdkafka 2.16 may stop for good when a coordinator dies: it is told the dead one, as the cluster
+    A producer of librdkafka 2.16 may stop for good when a coordinator dies: it is given the dead one, as the cluster
     does not know yet, then sends nothing more, and the call never returns, whatever its time limit. It does so where
     all brokers are Kafka's too. So a client whose call does not return is left alone, and the next one fences it.
     """

@@ -64,8 +64,8 @@ class TwoDirectories:
         self.process.communicate(timeout=PATIENCE_S)
 
     def partitions(self) -> list[Any]:
-        told = self.client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": "spread"}]).topics[0]
-        return sorted(told.partitions, key=lambda each: each.partition_index)
+        reported = self.client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": "spread"}]).topics[0]
+        return sorted(reported.partitions, key=lambda each: each.partition_index)
 
     def leaders(self) -> list[int]:
         return [int(each.leader_id) for each in self.partitions()]
@@ -110,8 +110,8 @@ def test_a_directory_fails_and_an_empty_one_takes_its_place(two: TwoDirectories)
         "assignments": [{"partition_index": at, "broker_ids": [OURS, JVM]} for at in range(PARTITIONS)],
         "configs": [{"name": "segment.bytes", "value": "1048576"}],
     }
-    told = two.client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
-    assert [int(each.error_code) for each in told.topics] == [0]
+    reported = two.client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
+    assert [int(each.error_code) for each in reported.topics] == [0]
     wait_until(lambda: two.leaders() == [OURS] * PARTITIONS, "ours leads all")
     write(two, 20)
     first, second = map(two.lying_in, two.dirs)

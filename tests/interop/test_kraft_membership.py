@@ -75,8 +75,8 @@ def join(cluster: KraftCluster, tmp_path: Path, capsys: pytest.CaptureFixture[st
 def described(cluster: KraftCluster) -> dict[int, bool]:
     """Return the brokers that Kafka lists, and whether they are fenced."""
     with Cluster(ConnectionOptions.of({"kafka.bootstrap.servers": cluster.bootstrap_servers})) as client:
-        told = client.any.call(ApiKey.DESCRIBE_CLUSTER, (2, 2), endpoint_type=1, include_fenced_brokers=True)
-    return {int(each.broker_id): bool(each.is_fenced) for each in told.brokers}
+        reported = client.any.call(ApiKey.DESCRIBE_CLUSTER, (2, 2), endpoint_type=1, include_fenced_brokers=True)
+    return {int(each.broker_id): bool(each.is_fenced) for each in reported.brokers}
 
 
 def test_a_member_is_fenced_until_it_says_that_it_serves(cluster: KraftCluster, join: Join) -> None:
@@ -196,14 +196,14 @@ def test_the_status_tells_brokers_and_controllers(
     member = join()
     wait_until(lambda: OURS in described(cluster), "Kafka lists it")
     assert cli.run(["cluster", "status", "--bootstrap-server", cluster.bootstrap_servers, "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["cluster_id"] == member.cluster_id
-    assert {each["id"]: (each["kind"], each["is_fenced"]) for each in told["brokers"]} == {
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["cluster_id"] == member.cluster_id
+    assert {each["id"]: (each["kind"], each["is_fenced"]) for each in reported["brokers"]} == {
         1: ("kafka", False),
         OURS: ("unknown", True),
     }
-    assert [each["id"] for each in told["controllers"]] == [100, 101, 102]
-    assert sum(each["leads"] for each in told["controllers"]) == 1
+    assert [each["id"] for each in reported["controllers"]] == [100, 101, 102]
+    assert sum(each["leads"] for each in reported["controllers"]) == 1
 
 
 def test_an_image_without_records_is_empty() -> None:

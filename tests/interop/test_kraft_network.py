@@ -61,8 +61,8 @@ class World:
 
     def metadata(self, topic: str) -> list[Any]:
         with Cluster(ConnectionOptions.of({"kafka.bootstrap.servers": self.cluster.bootstrap_servers})) as client:
-            told = client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": topic}]).topics[0]
-        return sorted(told.partitions, key=lambda each: each.partition_index)
+            reported = client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": topic}]).topics[0]
+        return sorted(reported.partitions, key=lambda each: each.partition_index)
 
     def create(self, topic: str) -> None:
         wanted = {
@@ -73,8 +73,8 @@ class World:
             "configs": [{"name": "min.insync.replicas", "value": "2"}],
         }
         with Cluster(ConnectionOptions.of({"kafka.bootstrap.servers": self.cluster.bootstrap_servers})) as client:
-            told = client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[wanted], timeout=20_000)
-        assert [int(each.error_code) for each in told.topics] == [0]
+            reported = client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[wanted], timeout=20_000)
+        assert [int(each.error_code) for each in reported.topics] == [0]
         wait_until(lambda: self.is_whole(topic), f"{topic} is in sync")
 
     def is_whole(self, topic: str) -> bool:
@@ -146,12 +146,12 @@ class Load:
         while not self._stop.is_set():
             at = number % len(ASSIGNMENTS)
             with suppress(BufferError):
-                self._producer.produce(self._topic, b"%d-%d" % (at, number), partition=at, on_delivery=self._told)
+                self._producer.produce(self._topic, b"%d-%d" % (at, number), partition=at, on_delivery=self._reported)
                 number += 1
             self._producer.poll(0.002)
         self._producer.flush(70)
 
-    def _told(self, error: Any, message: Any) -> None:
+    def _reported(self, error: Any, message: Any) -> None:
         if error is None:
             self.confirmed.append(bytes(message.value()))
 

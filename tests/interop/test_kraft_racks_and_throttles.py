@@ -56,7 +56,7 @@ class RackWorld(World):
             "fetch_offset": offset,
             "partition_max_bytes": 1 << 20,
         }
-        told = self.clients[node].call(
+        reported = self.clients[node].call(
             ApiKey.FETCH,
             (version, version),
             replica_id=-1,
@@ -70,7 +70,7 @@ class RackWorld(World):
             forgotten_topics_data=[],
             **({"rack_id": rack} if version >= 11 else {}),
         )
-        return told.responses[0].partitions[0]
+        return reported.responses[0].partitions[0]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RackWorld]:
                 each.end(signal.SIGKILL)
 
 
-def _told(answer: Any) -> tuple[Any, ...]:
+def _reported(answer: Any) -> tuple[Any, ...]:
     return (
         int(answer.error_code),
         int(getattr(answer, "preferred_read_replica", -1)),
@@ -105,7 +105,7 @@ def _is_known(world: RackWorld, topic: str, leader: int, follower: int) -> bool:
 
 
 def test_kafka_and_ours_send_consumers_to_their_rack_and_answer_as_followers(world: RackWorld) -> None:
-    told: dict[int, list[tuple[Any, ...]]] = {}
+    reported: dict[int, list[tuple[Any, ...]]] = {}
     for leader, follower in ((JVM, FIRST), (FIRST, JVM)):
         topic = f"racks-of-{leader}"
         world.create(topic, [leader, follower])
@@ -115,24 +115,24 @@ def test_kafka_and_ours_send_consumers_to_their_rack_and_answer_as_followers(wor
         world.wait_until_equal(topic, [[leader, follower]])
         rack, own = RACKS[follower], RACKS[leader]
         wait_until(partial(_is_known, world, topic, leader, follower), "both know what is committed")
-        sent_on = [_told(world.fetch(leader, topic, offset, rack=rack)) for offset in (0, 7, 20)]
+        sent_on = [_reported(world.fetch(leader, topic, offset, rack=rack)) for offset in (0, 7, 20)]
         assert [(each[0], each[1], each[5]) for each in sent_on] == [(0, follower, b"")] * 3
         for offset in (0, 7, 20):
-            served = _told(world.fetch(follower, topic, offset, rack=rack))
-            assert served == _told(world.fetch(leader, topic, offset, rack=own)), "the same bytes"
+            served = _reported(world.fetch(follower, topic, offset, rack=rack))
+            assert served == _reported(world.fetch(leader, topic, offset, rack=own)), "the same bytes"
             assert served[1] == -1
-        told[leader] = [
+        reported[leader] = [
             *((code, preferred == follower, *rest) for code, preferred, *rest in ((*each[:5],) for each in sent_on)),
-            _told(world.fetch(leader, topic, 0, rack="nowhere"))[:5],
-            _told(world.fetch(leader, topic, 0))[:5],
-            _told(world.fetch(leader, topic, 99, rack=rack))[:5],
-            _told(world.fetch(follower, topic, 99, rack=rack))[:5],
-            _told(world.fetch(follower, topic, 0, rack=rack, epoch=0))[:5],
-            _told(world.fetch(follower, topic, 0, rack=rack, epoch=9))[:5],
-            _told(world.fetch(leader, topic, 0, rack=rack, epoch=9))[:5],
-            _told(world.fetch(follower, topic, 0, version=10))[:1],
+            _reported(world.fetch(leader, topic, 0, rack="nowhere"))[:5],
+            _reported(world.fetch(leader, topic, 0))[:5],
+            _reported(world.fetch(leader, topic, 99, rack=rack))[:5],
+            _reported(world.fetch(follower, topic, 99, rack=rack))[:5],
+            _reported(world.fetch(follower, topic, 0, rack=rack, epoch=0))[:5],
+            _reported(world.fetch(follower, topic, 0, rack=rack, epoch=9))[:5],
+            _reported(world.fetch(leader, topic, 0, rack=rack, epoch=9))[:5],
+            _reported(world.fetch(follower, topic, 0, version=10))[:1],
         ]
-    assert told[JVM] == told[FIRST]
+    assert reported[JVM] == reported[FIRST]
 
 
 def test_a_consumer_of_librdkafka_reads_from_the_follower_in_its_rack(world: RackWorld) -> None:
@@ -185,10 +185,10 @@ def _throttle(world: RackWorld, rate: int | None, *nodes: int) -> None:
         for node in nodes
     ]
     for node, resource in zip(nodes, resources, strict=True):  # each broker takes its own
-        told = world.clients[node].call(
+        reported = world.clients[node].call(
             ApiKey.INCREMENTAL_ALTER_CONFIGS, (1, 1), resources=[resource], validate_only=False
         )
-        assert [int(each.error_code) for each in told.responses] == [0], told
+        assert [int(each.error_code) for each in reported.responses] == [0], reported
 
 
 @pytest.mark.parametrize(

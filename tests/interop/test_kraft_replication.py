@@ -1,4 +1,4 @@
-"""Brokers of ours and of Kafka's in one cluster hold the same logs, whoever leads, and lose nothing confirmed."""
+"""Brokers of ours and of Kafka's in one cluster hold the same logs, under any leader, and lose nothing confirmed."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class World:
             "assignments": [{"partition_index": at, "broker_ids": each} for at, each in enumerate(replicas)],
             "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
         }
-        told = self.client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
-        assert [int(each.error_code) for each in told.topics] == [0]
+        reported = self.client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
+        assert [int(each.error_code) for each in reported.topics] == [0]
 
     def leaders(self, name: str) -> list[int]:
         return [int(each.leader_id) for each in self._partitions(name)]
@@ -94,8 +94,8 @@ class World:
         return [set(map(int, each.isr_nodes)) for each in self._partitions(name)]
 
     def _partitions(self, name: str) -> list[Any]:
-        told = self.client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": name}]).topics[0]
-        return sorted(told.partitions, key=lambda each: each.partition_index)
+        reported = self.client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": name}]).topics[0]
+        return sorted(reported.partitions, key=lambda each: each.partition_index)
 
     def logs(self, partition: str) -> dict[int, str]:
         """Return what the `.log` files of each replica hash to; ours are written into space that is reserved."""
@@ -169,11 +169,11 @@ class Writer:
     def write(self, count: int) -> None:
         for _ in range(count):
             value = str(self._next).encode()
-            self._producer.produce(self._topic, value, partition=self._next % self._partitions, callback=self._told)
+            self._producer.produce(self._topic, value, partition=self._next % self._partitions, callback=self._reported)
             self._producer.poll(0)
             self._next += 1
 
-    def _told(self, error: object, message: object) -> None:
+    def _reported(self, error: object, message: object) -> None:
         if error is None:
             self.confirmed.add(bytes(message.value()))  # type: ignore[attr-defined]
         else:
@@ -198,7 +198,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 PLACES = ([FIRST, JVM], [FIRST, SECOND], [JVM, FIRST], [SECOND, JVM])
 
 
-def test_logs_are_equal_whoever_leads(world: World) -> None:
+def test_logs_are_equal_under_any_leader(world: World) -> None:
     world.create("mixed", *PLACES, min_insync_replicas="2")
     writer = Writer(world, "mixed", len(PLACES))
     writer.write(4000)
@@ -315,10 +315,10 @@ def test_too_few_replicas_in_sync_refuse_what_all_must_confirm(world: World) -> 
     world.ours[SECOND].end(signal.SIGTERM)
     wait_until(lambda: world.isr("two") == [{FIRST}], "one is left")
     hasty = Producer({"bootstrap.servers": world.bootstrap, "acks": "all", "retries": 0})
-    told: list[str] = []
-    hasty.produce("two", b"x", partition=0, callback=lambda error, _: told.append(error.name()))
+    reported: list[str] = []
+    hasty.produce("two", b"x", partition=0, callback=lambda error, _: reported.append(error.name()))
     hasty.flush(PATIENCE_S)
-    assert told == ["NOT_ENOUGH_REPLICAS"]
+    assert reported == ["NOT_ENOUGH_REPLICAS"]
     world.ours[SECOND].start()
     wait_until(lambda: world.isr("two") == [{FIRST, SECOND}], "both are back")
     writer.write(10)

@@ -52,7 +52,7 @@ class World:
         return ConnectionOptions.of({**properties, "kafka.bootstrap.servers": servers})
 
     def tool(self, class_name: str, *line: str, broker: int = FIRST) -> str:
-        """Run a tool of Kafka's as the administrator, at a broker of ours unless told otherwise."""
+        """Run a tool of Kafka's as the administrator, at a broker of ours by default."""
         where = ["--bootstrap-server", self.addresses[broker], "--command-config", str(self.admin_file)]
         jars = (CONFIGS_JARS, TOOLS_JARS, BROKER_JARS) if class_name.startswith("kafka.admin.") else (TOOLS_JARS,)
         return tool(class_name, [*where, *line], jars=jars)
@@ -78,9 +78,9 @@ class World:
         client = self.at(user, (FIRST, SECOND, JVM)[partition])
         records = build_batch([Record(0, 1_000, None, value)])
         topic = {"name": TOPIC, "partition_data": [{"index": partition, "records": records}]}
-        told = client.call(ApiKey.PRODUCE, (12, 12), acks=-1, timeout=20_000, topic_data=[topic])
+        reported = client.call(ApiKey.PRODUCE, (12, 12), acks=-1, timeout=20_000, topic_data=[topic])
         client.close()
-        return int(told.responses[0].partition_responses[0].error_code)
+        return int(reported.responses[0].partition_responses[0].error_code)
 
     def end_offsets(self) -> list[int]:
         consumer = Consumer({**self.client("alice"), "group.id": GROUP})
@@ -132,8 +132,8 @@ def prepared(world: World) -> None:
         "assignments": [{"partition_index": at, "broker_ids": each} for at, each in enumerate(assignments)],
         "configs": [{"name": "min.insync.replicas", "value": "2"}],
     }
-    told = world.admin.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
-    assert [int(each.error_code) for each in told.topics] == [0]
+    reported = world.admin.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
+    assert [int(each.error_code) for each in reported.topics] == [0]
     wait_until(lambda: _is_served(world), "alice may write to each leader")
 
 
@@ -147,14 +147,14 @@ def produce(client: Mapping[str, Any], values: list[bytes]) -> dict[int, str]:
     """Send each value to each of the partitions; return the errors by partition."""
     errors: dict[int, str] = {}
 
-    def told(error: Any, message: Any) -> None:
+    def reported(error: Any, message: Any) -> None:
         if error is not None:
             errors[message.partition()] = error.name()
 
     producer = Producer({"acks": "all", "message.timeout.ms": 20_000, **client})
     for value in values:
         for at in range(3):
-            producer.produce(TOPIC, value, partition=at, on_delivery=told)
+            producer.produce(TOPIC, value, partition=at, on_delivery=reported)
     producer.flush(30)
     return errors
 
@@ -240,18 +240,18 @@ def test_what_the_controllers_decide_is_decided_for_the_client_that_asked(world:
         assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     for broker in (FIRST, SECOND):
         client = world.at("bob", broker)
-        told = client.call(
+        reported = client.call(
             ApiKey.CREATE_ACLS, (1, 3),
             creations=[{
                 "resource_type": 2, "resource_name": TOPIC, "resource_pattern_type": 3, "principal": "User:bob",
                 "host": "*", "operation": 2, "permission_type": 3,
             }],
         )  # fmt: skip
-        assert [int(each.error_code) for each in told.results] == [CLUSTER_FORBIDDEN]
+        assert [int(each.error_code) for each in reported.results] == [CLUSTER_FORBIDDEN]
         client.close()
 
 
-def test_what_brokers_do_among_themselves_is_for_nobody_else(world: World) -> None:
+def test_what_brokers_do_among_themselves_is_for_brokers_only(world: World) -> None:
     topic_id = world.admin.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0].topic_id
     for broker in (FIRST, SECOND):
         client = world.at("alice", broker)
@@ -266,8 +266,10 @@ def test_what_brokers_do_among_themselves_is_for_nobody_else(world: World) -> No
             "producer_id": 1, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0,
             "topics": [{"name": TOPIC, "partition_indexes": [0]}],
         }  # fmt: skip
-        told = client.call(ApiKey.WRITE_TXN_MARKERS, (1, 1), markers=[marker])
-        assert {int(p.error_code) for m in told.markers for t in m.topics for p in t.partitions} == {CLUSTER_FORBIDDEN}
+        reported = client.call(ApiKey.WRITE_TXN_MARKERS, (1, 1), markers=[marker])
+        assert {int(p.error_code) for m in reported.markers for t in m.topics for p in t.partitions} == {
+            CLUSTER_FORBIDDEN
+        }
         client.close()
 
 
@@ -276,7 +278,7 @@ def test_a_rule_that_is_taken_away_under_load_counts_at_once_and_costs_nothing_c
     refused: set[int] = set()
     stop = threading.Event()
 
-    def told(error: Any, message: Any) -> None:
+    def reported(error: Any, message: Any) -> None:
         if error is None:
             confirmed.append(message.value())
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -289,7 +291,7 @@ def test_a_rule_that_is_taken_away_under_load_counts_at_once_and_costs_nothing_c
         while not stop.is_set():
             for at, producer in enumerate(producers):
                 with suppress(BufferError, KafkaException):
-                    producer.produce(TOPIC, b"load-%d" % number, partition=at, on_delivery=told)
+                    producer.produce(TOPIC, b"load-%d" % number, partition=at, on_delivery=reported)
                     number += 1
                 producer.poll(0.001)
         for producer in producers:
@@ -324,10 +326,10 @@ def test_a_broker_that_starts_is_closed_from_its_first_answer_on(world: World, h
         while not stop.is_set():
             try:
                 client = world.at("bob", FIRST)
-                told = client.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0]
-                answers.add(int(told.error_code))
+                reported = client.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0]
+                answers.add(int(reported.error_code))
                 client.close()
-            except (StratalogError, OSError):  # nobody listens yet, or does not know bob: all but an answer is well
+            except (StratalogError, OSError):  # no one listens yet, or does not know bob: all but an answer is well
                 continue
 
     member.end(how)

@@ -74,12 +74,12 @@ def places(count: int) -> set[Place]:
 
 
 def configure(world: World) -> None:
-    """Have the group begin with the first record, and what it rejects told of in a topic."""
+    """Have the group begin with the first record, and what it rejects reported in a topic."""
     wanted = {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": DEAD_LETTERS}
     configs = [{"name": name, "config_operation": 0, "value": value} for name, value in wanted.items()]
     resources = [{"resource_type": GROUP_CONFIG, "resource_name": GROUP, "configs": configs}]
-    told = world.client.any.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, (1, 1), resources=resources, validate_only=False)
-    assert [int(each.error_code) for each in told.responses] == [0]
+    reported = world.client.any.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, (1, 1), resources=resources, validate_only=False)
+    assert [int(each.error_code) for each in reported.responses] == [0]
 
 
 def lags(world: World) -> dict[int, int | None]:
@@ -91,8 +91,8 @@ def lags(world: World) -> dict[int, int | None]:
         return {}
 
 
-def told_of_dead(world: World) -> set[Place]:
-    """Return the records that the dead-letter topic tells of; a leader that was killed may have told of some twice."""
+def reported_dead(world: World) -> set[Place]:
+    """Return the records that the dead-letter topic tells of; a leader that was killed may have reported some twice."""
     consumer = Consumer({"bootstrap.servers": world.bootstrap, "group.id": "not used", "enable.auto.commit": False})
     _, end = consumer.get_watermark_offsets(KafkaPartition(DEAD_LETTERS, 0), timeout=60)
     consumer.assign([KafkaPartition(DEAD_LETTERS, 0, 0)])
@@ -109,9 +109,7 @@ def told_of_dead(world: World) -> set[Place]:
     return found
 
 
-def test_records_that_were_accepted_do_not_come_again_whoever_is_killed(
-    world: World, started: Callable[[], Reader]
-) -> None:
+def test_records_that_were_accepted_do_not_come_again_over_kills(world: World, started: Callable[[], Reader]) -> None:
     world.create(TOPIC, *PLACES)
     configure(world)
     readers = [started(), started()]
@@ -184,4 +182,4 @@ def test_records_that_were_accepted_do_not_come_again_whoever_is_killed(
     world.wait_until_equal(STATES, [[FIRST, JVM, SECOND]])
     rejected = {place for reader in readers for place in reader.said("REJECT")}
     assert rejected
-    assert rejected <= told_of_dead(world)
+    assert rejected <= reported_dead(world)

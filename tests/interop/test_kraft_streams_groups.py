@@ -39,7 +39,7 @@ def world(tmp_path: Path) -> Iterator[World]:
                 each.end(signal.SIGKILL)
 
 
-def test_an_application_goes_on_whoever_coordinates_it_and_counts_each_line_once(world: World, tmp_path: Path) -> None:
+def test_an_application_goes_on_under_any_coordinator_and_counts_each_line_once(world: World, tmp_path: Path) -> None:
     for topic in ("lines", "counts"):
         world.create(topic, *[PLACES[at % len(PLACES)] for at in range(PARTITIONS)])
     application = Application(world.bootstrap, tmp_path, "exactly_once_v2", 1001)

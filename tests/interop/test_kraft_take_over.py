@@ -77,11 +77,11 @@ class Load:
         while not self._ends.wait(0.02):
             for _ in range(10):
                 value = b"%d " % number + bytes(500)
-                self._producer.produce(TOPIC, value, partition=number % len(PLACES), callback=self._told)
+                self._producer.produce(TOPIC, value, partition=number % len(PLACES), callback=self._reported)
                 number += 1
             self._producer.poll(0)
 
-    def _told(self, error: object, message: Any) -> None:
+    def _reported(self, error: object, message: Any) -> None:
         if error is None:
             self.confirmed.append(bytes(message.value()))
         else:
@@ -107,8 +107,8 @@ class TakenCluster:
             "assignments": [{"partition_index": at, "broker_ids": each} for at, each in enumerate(PLACES)],
             "configs": [{"name": "min.insync.replicas", "value": "2"}],
         }
-        told = self.client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
-        assert [int(each.error_code) for each in told.topics] == [0]
+        reported = self.client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
+        assert [int(each.error_code) for each in reported.topics] == [0]
 
     def wait_until_whole(self) -> None:
         wait_until(lambda: all(len(isr) == len(NODES) for isr in self._isrs()), "all replicas are in sync")
@@ -116,10 +116,10 @@ class TakenCluster:
     def _isrs(self) -> list[list[int]]:
         with_others = Cluster(ConnectionOptions.of({"kafka.bootstrap.servers": self.kraft.bootstrap_servers}))
         try:
-            told = with_others.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0]
+            reported = with_others.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0]
         finally:
             with_others.close()
-        return [list(each.isr_nodes) for each in told.partitions]
+        return [list(each.isr_nodes) for each in reported.partitions]
 
     def check(self, node: int, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
         jvm = self.kraft.brokers[node]

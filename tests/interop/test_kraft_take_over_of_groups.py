@@ -62,22 +62,22 @@ class Writer:
         while not self._ends.wait(0.05):
             for _ in range(5):
                 self._producer.produce(
-                    "in", b"%d " % number + bytes(100), partition=number % len(PLACES), callback=self._told
+                    "in", b"%d " % number + bytes(100), partition=number % len(PLACES), callback=self._reported
                 )
                 key = b"%d" % (number % KEYS)
                 self._producer.produce(
-                    "table", b"%d " % number + b" " * 300, key, partition=0, callback=self._told_of_table
+                    "table", b"%d " % number + b" " * 300, key, partition=0, callback=self._reported_table
                 )
                 number += 1
             self._producer.poll(0)
 
-    def _told(self, error: object, message: Any) -> None:
+    def _reported(self, error: object, message: Any) -> None:
         if error is None:
             self.confirmed.append(bytes(message.value()))
         else:
             self.refused.append(str(error))
 
-    def _told_of_table(self, error: object, message: Any) -> None:
+    def _reported_table(self, error: object, message: Any) -> None:
         if error is None:
             self.latest[bytes(message.key())] = int(message.value().split()[0])
         else:
@@ -120,8 +120,10 @@ class Three:
                 {"name": key, "value": value} for key, value in {"min.insync.replicas": "2", **configs}.items()
             ],
         }
-        told = self._asked(lambda client: client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000))
-        assert [int(each.error_code) for each in told.topics] == [0]
+        reported = self._asked(
+            lambda client: client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
+        )
+        assert [int(each.error_code) for each in reported.topics] == [0]
 
     def wait_until_whole(self) -> None:
         """Return when every replica of every topic is in sync, those of the coordinators too."""

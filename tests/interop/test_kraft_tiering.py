@@ -1,4 +1,4 @@
-"""Tiered topics in a cluster with a controller of Kafka's: the leader copies, whoever follows begins behind that."""
+"""Tiered topics in a cluster with a controller of Kafka's: the leader copies, followers begin after that."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class TieredCluster:
             ],
         }
         with self.connected() as client:
-            told = client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
-            assert [(int(each.error_code), each.error_message) for each in told.topics] == [(0, None)]
+            reported = client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
+            assert [(int(each.error_code), each.error_message) for each in reported.topics] == [(0, None)]
 
     def offset(self, which: int) -> int:
         with self.connected() as client:
@@ -75,8 +75,8 @@ class TieredCluster:
 
     def isr(self) -> set[int]:
         with self.connected() as client:
-            told = client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0]
-            return set(map(int, told.partitions[0].isr_nodes))
+            reported = client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0]
+            return set(map(int, reported.partitions[0].isr_nodes))
 
     def produce(self, first: int, count: int) -> None:
         producer = Producer({"bootstrap.servers": self.servers, "acks": "all", "enable.idempotence": True})
@@ -154,8 +154,8 @@ def test_records_survive_leaders_and_disks(tiered: TieredCluster) -> None:
     assert tiered.numbers(1000) == list(range(1000))
 
     with tiered.connected() as client:
-        told = client.any.call(ApiKey.DELETE_TOPICS, (6, 6), topics=[{"name": TOPIC}], timeout=20_000)
-        assert [int(each.error_code) for each in told.responses] == [0]
+        reported = client.any.call(ApiKey.DELETE_TOPICS, (6, 6), topics=[{"name": TOPIC}], timeout=20_000)
+        assert [int(each.error_code) for each in reported.responses] == [0]
     wait_until(
         lambda: not [each for each in tiered.bucket.rglob("*") if each.is_file() and "_owner" not in each.parts],
         "its remote segments are deleted",

@@ -117,13 +117,13 @@ def test_a_user_comes_changes_and_goes_at_any_broker(world: World) -> None:
 
 def _tokens(client: Client) -> dict[str, int]:
     """Return when each token expires that the client may see, in milliseconds."""
-    told = client.call(ApiKey.DESCRIBE_DELEGATION_TOKEN, (3, 3), owners=None)
-    assert int(told.error_code) == 0
-    return {each.token_id: each.expiry_timestamp for each in told.tokens}
+    reported = client.call(ApiKey.DESCRIBE_DELEGATION_TOKEN, (3, 3), owners=None)
+    assert int(reported.error_code) == 0
+    return {each.token_id: each.expiry_timestamp for each in reported.tokens}
 
 
 def _create(client: Client, life_ms: int = -1) -> tuple[str, bytes]:
-    told = client.call(
+    reported = client.call(
         ApiKey.CREATE_DELEGATION_TOKEN,
         (3, 3),
         owner_principal_type=None,
@@ -131,8 +131,8 @@ def _create(client: Client, life_ms: int = -1) -> tuple[str, bytes]:
         renewers=[],
         max_lifetime=life_ms,
     )
-    assert int(told.error_code) == 0
-    return told.token_id, bytes(told.hmac)
+    assert int(reported.error_code) == 0
+    return reported.token_id, bytes(reported.hmac)
 
 
 @pytest.mark.parametrize(("maker", "other"), [(FIRST, JVM), (JVM, FIRST)])

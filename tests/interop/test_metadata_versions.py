@@ -18,20 +18,20 @@ PROGRAM = Path(__file__).parent / "MetadataVersions.java"
 
 
 @pytest.fixture(scope="module")
-def told() -> list[list[str]]:
+def reported() -> list[list[str]]:
     require_reference_kafka()
     command = [java(), *SHORT_LIVED, "-cp", classpath(BROKER_JARS), str(PROGRAM)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [line.split() for line in done.stdout.splitlines()]
 
 
-def test_levels_names_and_changes_of_metadata_are_kafkas(told: list[list[str]]) -> None:
+def test_levels_names_and_changes_of_metadata_are_kafkas(reported: list[list[str]]) -> None:
     ours = [[str(known.level), known.name, str(known.metadata_changed).lower()] for known in VERSIONS]
-    assert ours == [words[:3] for words in told]
+    assert ours == [words[:3] for words in reported]
 
 
-def test_a_release_has_the_features_that_it_has_in_kafka(told: list[list[str]]) -> None:
-    for level, name, _, *features in told:
+def test_a_release_has_the_features_that_it_has_in_kafka(reported: list[list[str]]) -> None:
+    for level, name, _, *features in reported:
         for feature, default in (text.split("=") for text in features):
             assert level_with(feature, int(level)) == int(default), (name, feature)
         assert level_with(METADATA_VERSION, int(level)) is None

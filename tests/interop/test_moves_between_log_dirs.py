@@ -64,14 +64,14 @@ def test_kafkas_tools_move_a_partition_that_is_produced_to(tmp_path: Path) -> No
         failures: list[str] = []
         sent, over = 0, threading.Event()
 
-        def told(error: object, _: object) -> None:
+        def reported(error: object, _: object) -> None:
             if error is not None:
                 failures.append(str(error))
 
         def produce() -> None:
             nonlocal sent
             while not over.is_set():
-                producer.produce("t", b"%d" % sent, on_delivery=told)
+                producer.produce("t", b"%d" % sent, on_delivery=reported)
                 sent += 1
                 producer.poll(0.001)
 
@@ -94,11 +94,11 @@ def test_kafkas_tools_move_a_partition_that_is_produced_to(tmp_path: Path) -> No
             thread.join()
         producer.flush()
         assert "completed successfully" in said
-        told_dirs = tool(
+        reported_dirs = tool(
             "org.apache.kafka.tools.LogDirsCommand",
             ["--bootstrap-server", broker.bootstrap_servers, "--describe", "--topic-list", "t"],
         )
-        described = json.loads(next(line for line in told_dirs.splitlines() if line.startswith("{")))
+        described = json.loads(next(line for line in reported_dirs.splitlines() if line.startswith("{")))
         places = {
             each["logDir"]: [(part["isFuture"], part["offsetLag"]) for part in each["partitions"]]
             for each in described["brokers"][0]["logDirs"]

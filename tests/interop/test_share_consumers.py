@@ -1,4 +1,4 @@
-"""Kafka's share consumer, unmodified, shares our records: each is accepted once, and comes again when nobody did."""
+"""Kafka's share consumer, unmodified, shares our records: each is accepted once, and comes again when no one did."""
 
 from __future__ import annotations
 

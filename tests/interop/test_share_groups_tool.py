@@ -34,7 +34,7 @@ STEPS = {
 
 def said(bootstrap_servers: str) -> dict[str, list[str]]:
     """What the command prints, without the order of lines and the width of columns."""
-    told: dict[str, list[str]] = {}
+    reported: dict[str, list[str]] = {}
     with Wire(bootstrap_servers, client_id="share") as wire:
         switch_on(wire)
         find_coordinator(wire)
@@ -49,8 +49,8 @@ def said(bootstrap_servers: str) -> dict[str, list[str]]:
                 continue
             printed = tool(COMMAND, ["--bootstrap-server", bootstrap_servers, *arguments], check=False)
             lines = [re.sub(r"\s+", " ", line).strip() for line in printed.splitlines()]
-            told[step] = sorted(line.replace(bootstrap_servers, "HOST") for line in lines if line)
-    return told
+            reported[step] = sorted(line.replace(bootstrap_servers, "HOST") for line in lines if line)
+    return reported
 
 
 def test_the_command_says_of_ours_what_it_says_of_kafkas(tmp_path: Path) -> None:

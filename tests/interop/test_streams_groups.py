@@ -69,14 +69,14 @@ class Application:
 
     def expect_tasks(self, active: int, standby: int) -> None:
         deadline = time.monotonic() + WAIT_S
-        told = ""
+        reported = ""
         while time.monotonic() < deadline:
             self._say("tasks")
-            told = self.expect("TASKS")
-            if told == f"TASKS {active} {standby}":
+            reported = self.expect("TASKS")
+            if reported == f"TASKS {active} {standby}":
                 return
             time.sleep(0.5)
-        raise TimeoutError(f"{told}, not {active} and {standby}")
+        raise TimeoutError(f"{reported}, not {active} and {standby}")
 
     def stop(self) -> None:
         self._say("stop")

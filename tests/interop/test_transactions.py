@@ -56,9 +56,9 @@ def progress(running: subprocess.Popen[str]) -> Iterator[int]:
     """How many records it has left, as it tells."""
     assert running.stdout is not None
     for line in running.stdout:
-        told = json.loads(line) if line.startswith("{") else {}
-        if "remaining" in told:
-            yield int(told["remaining"])
+        reported = json.loads(line) if line.startswith("{") else {}
+        if "remaining" in reported:
+            yield int(reported["remaining"])
 
 
 def test_the_java_client_copies_each_record_once_while_broker_and_client_are_killed(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_kafka_transactions_lists_describes_finds_and_ends(tmp_path: Path) -> No
         where = broker.bootstrap_servers
         (listed,) = [found for found in transactions(where, "list") if found["TransactionalId"] == "tx"]
         assert (listed["ProducerId"], listed["TransactionState"]) == (str(mine[0]), "Empty")
-        (told,) = transactions(where, "describe", "--transactional-id", "tx")
-        assert (told["ProducerEpoch"], told["TransactionState"]) == ("0", "Empty")
-        # Records of a transaction that the coordinator does not know of: nobody would ever end it.
+        (reported,) = transactions(where, "describe", "--transactional-id", "tx")
+        assert (reported["ProducerEpoch"], reported["TransactionState"]) == ("0", "Empty")
+        # Records of a transaction that the coordinator does not know of: no one would ever end it.
         s.produce("hanging", "tx", mine, version=11)
         (found,) = transactions(where, "describe-producers", "--topic", "one", "--partition", "0")
         assert found["ProducerId"] == str(mine[0])
@@ -182,7 +182,7 @@ def stored(directory: Path) -> list[tuple[bytes, bytes | None]]:
 
 
 def lives(s: Script) -> tuple[int, int]:
-    """Ids in several states; the producer of `open`, whose transaction nobody has ended."""
+    """Ids in several states; the producer of `open`, whose transaction no one has ended."""
     old = s.init("old: init", "old")
     s.add("old: add", "old", old, ("one", 0), ("one", 1))
     s.end("old: end", "old", old, True)
@@ -205,8 +205,8 @@ def test_kafka_takes_over_our_transactions_and_we_read_its(kafka: ReferenceKafka
     ours = tmp_path / "ours" / STATE_DIR
     (log,) = [path for path in ours.glob("*.log") if path.stat().st_size]
     printed = dump_log(["--files", str(log), "--transaction-log-decoder"])
-    told = [json.loads(found) for found in re.findall(r"payload: (\{.*\})", printed)]
-    assert [found["version"] for found in told] == ["1"] * len(stored(ours))
+    reported = [json.loads(found) for found in re.findall(r"payload: (\{.*\})", printed)]
+    assert [found["version"] for found in reported] == ["1"] * len(stored(ours))
     with script(kafka.bootstrap_servers) as theirs:
         before = stored_by(kafka, theirs)
     assert before

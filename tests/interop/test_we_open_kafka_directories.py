@@ -66,7 +66,7 @@ def test_every_record_is_read(opened: tuple[str, PartitionLog]) -> None:
     assert read_log(log) == records(name)
 
 
-def test_committed_records_are_told_from_the_others(opened: tuple[str, PartitionLog]) -> None:
+def test_committed_records_are_distinguished_from_the_others(opened: tuple[str, PartitionLog]) -> None:
     name, log = opened
     assert read_log(log, committed_only=True) == records(name, committed_only=True)
 

@@ -43,7 +43,7 @@ def data_dir(tmp_path: Path) -> Path:
     return root
 
 
-def test_directories_are_told_of_as_fsck_tells(executor: Executor, data_dir: Path) -> None:
+def test_directories_are_reported_as_by_fsck(executor: Executor, data_dir: Path) -> None:
     result = audit(executor=executor, paths=[data_dir])
     expected = [AuditFinding.of_local(each) for each in fsck([data_dir], REAL_FILESYSTEM).findings]
     assert sorted(map(repr, result.findings)) == sorted(map(repr, expected))
@@ -70,7 +70,7 @@ def test_sealed_content_that_was_sound_is_not_read_again(executor: Executor, dat
     assert len(changed.findings) > len(first.findings)
 
 
-def test_a_bucket_is_told_of_as_tier_audit_tells(executor: Executor, tmp_path: Path) -> None:
+def test_a_bucket_is_reported_as_tier_audit_tells(executor: Executor, tmp_path: Path) -> None:
     require_s3_server()
     partition = Partition(tmp_path / "data")
     bases = [partition.segment(steady(20, value_size=50)) for _ in range(4)]

@@ -128,7 +128,7 @@ def test_a_bucket_is_verified_mended_and_converted_and_its_manifests_agree(execu
 def test_a_transaction_index_is_not_rebuilt_from_a_log_whose_last_batch_is_cut(
     executor: Executor, tmp_path: Path
 ) -> None:
-    """Without its marker the transaction would look as if nobody had aborted it."""
+    """Without its marker the transaction would look as if no one had aborted it."""
     partition = Partition(tmp_path / "data")
     base = partition.segment(
         [

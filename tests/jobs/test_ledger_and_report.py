@@ -142,7 +142,7 @@ def test_times_are_utc_and_what_no_calendar_holds_stays_a_number() -> None:
         (None, None, ["spark.x"], "expected KEY=VALUE"),
     ],
 )
-def test_wrong_session_options_are_told_before_anything_starts(
+def test_wrong_session_options_are_reported_before_anything_starts(
     master: str | None, remote: str | None, conf: list[str], words: str
 ) -> None:
     options = SessionOptions(master=master, remote_session=remote, conf=conf)
@@ -159,6 +159,6 @@ def test_wrong_session_options_are_told_before_anything_starts(
         ("h:15002", "expected sc://HOST:PORT"),
     ],
 )
-def test_a_server_that_is_not_there_is_told_of_at_once(url: str, words: str) -> None:
+def test_a_server_that_is_not_there_is_reported_at_once(url: str, words: str) -> None:
     with pytest.raises(UsageError, match=f"--remote-session {url}: .*{words}"):
         _connect(url, {})

@@ -96,7 +96,7 @@ def test_the_command_prints_topics_or_segments(
     assert run(["spark", "retention", "--data-dir", str(tmp_path / "none")]) == 2
 
 
-def test_wrong_settings_and_empty_places_are_told_before_any_job(executor: Executor, tmp_path: Path) -> None:
+def test_wrong_settings_and_empty_places_are_reported_before_any_job(executor: Executor, tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigError, match=r"retention\.ms"):
         forecast_retention(executor=executor, paths=[tmp_path], what_if={"retention.ms": "x"})
     with pytest.raises(UsageError, match="no partitions"):

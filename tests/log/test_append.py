@@ -200,7 +200,7 @@ def test_compressed_records_have_to_be_numbered_one_by_one() -> None:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 @pytest.mark.parametrize("target", ["producer", "zstd"])
 def test_an_offset_that_is_none_of_the_batch_is_refused(codec: Codec, target: str) -> None:
-    """Whoever reads such a record goes on behind it, and misses what is there."""
+    """A client that reads such a record goes on behind it, and misses what is there."""
     with pytest.raises(InvalidRecordError, match="offset delta 2, expected 0 to 1"):
         prepare(oddly_numbered(codec, 2), LogConfig(compression_type=target))
 

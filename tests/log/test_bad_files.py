@@ -171,7 +171,7 @@ def test_a_damaged_file_never_costs_more_than_what_it_held(
         caplog.clear()
         try:
             check(written, kind, name, directory, clean=clean, caplog=caplog)
-        except Exception as error:  # all of them are told, not only the first
+        except Exception as error:  # all of them are reported, not only the first
             failures.append(f"{name}: {type(error).__name__}: {str(error)[:300]}\n{caplog.text}")
     assert not failures, f"{len(failures)} of {kind}:\n" + "\n".join(failures[:5])
 

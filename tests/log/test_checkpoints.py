@@ -83,7 +83,7 @@ def test_damage_is_named_with_its_line(tmp_path: Path, data: bytes, complaint: s
     assert complaint in str(caught.value)
 
 
-def test_a_cut_at_every_byte_is_told() -> None:
+def test_a_cut_at_every_byte_is_reported() -> None:
     data = encode_offsets({("orders", 0): 1007, ("orders", 1): 998})
     for size in range(1, len(data)):
         with pytest.raises(CorruptCheckpointError, match="offset checkpoint"):
@@ -106,7 +106,7 @@ def test_partition_metadata_is_read_and_written_as_kafka_does(tmp_path: Path, to
     assert file.read() == topic_id
 
 
-def test_damaged_partition_metadata_is_told_at_every_byte() -> None:
+def test_damaged_partition_metadata_is_reported_at_every_byte() -> None:
     """Cut or changed anywhere, it is an error or another valid topic id, never an exception of another kind."""
     data = encode_partition_metadata(uuid.UUID("26647378-b181-4e59-b7b9-50f0abda7abc"))
     for n in range(len(data)):

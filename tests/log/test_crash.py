@@ -39,7 +39,7 @@ class Story:
         self.log_start_offset = 0
         #: Below this everything was promised to be durable.
         self.flushed = 0
-        #: Below this everything was appended, and the caller told so.
+        #: Below this everything was appended, and the caller was answered so.
         self.acknowledged = 0
         #: Nothing was deleted from here on.
         self.kept_from = 0

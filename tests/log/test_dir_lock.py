@@ -91,7 +91,7 @@ def test_who_changes_a_directory_as_a_whole_and_who_has_one_partition_exclude_ea
     assert not is_served(tmp_path)
 
 
-def test_checks_run_side_by_side_and_nothing_is_changed_meanwhile(tmp_path: Path) -> None:
+def test_checks_run_side_by_side_and_nothing_is_changed_concurrently(tmp_path: Path) -> None:
     (tmp_path / LOCK).touch(0o444)
     first, second = hold_for_check(tmp_path), hold_for_check(tmp_path)
     assert first is not None

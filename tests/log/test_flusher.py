@@ -1,4 +1,4 @@
-"""A flush waits for the disk without the log's lock: what others do to the log meanwhile is no failure of the disk."""
+"""A flush waits for the disk without the log's lock: concurrent changes of the log are no failure of the disk."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.log.writers import append, batch
 
 THREE_SEGMENTS = LogConfig(segment_bytes=3 * len(batch()), file_delete_delay_ms=0, retention_bytes=0)
 
-Meanwhile = Callable[[Callable[[], object]], None]
+Concurrently = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+def concurrently(monkeypatch: pytest.MonkeyPatch) -> Concurrently:
     """Do something when the first segment is about to be synced."""
     pending: list[Callable[[], object]] = []
     flush = LogSegment.flush
@@ -47,11 +47,11 @@ def written(directory: Path, failures: list[KafkaStorageError]) -> PartitionLog:
 
 @pytest.mark.parametrize("end", ["close", "delete", "abandon"])
 def test_a_log_that_is_closed_during_a_flush_is_no_failure_of_the_disk(
-    tmp_path: Path, meanwhile: Meanwhile, end: str
+    tmp_path: Path, concurrently: Concurrently, end: str
 ) -> None:
     failures: list[KafkaStorageError] = []
     log = written(tmp_path, failures)
-    meanwhile(
+    concurrently(
         {
             "close": lambda: log.close(flush=False),
             "delete": log.delete,
@@ -65,7 +65,7 @@ def test_a_log_that_is_closed_during_a_flush_is_no_failure_of_the_disk(
     assert not log.flush_if_due(0)
 
 
-def test_segments_that_are_deleted_during_a_flush_are_passed_over(tmp_path: Path, meanwhile: Meanwhile) -> None:
+def test_segments_that_are_deleted_during_a_flush_are_passed_over(tmp_path: Path, concurrently: Concurrently) -> None:
     failures: list[KafkaStorageError] = []
     log = written(tmp_path, failures)
 
@@ -73,7 +73,7 @@ def test_segments_that_are_deleted_during_a_flush_are_passed_over(tmp_path: Path
         assert len(log.delete_old_segments()) == 3
         log.purge_deleted(2**60)
 
-    meanwhile(retention)
+    concurrently(retention)
     log.flush()
     assert not failures
     assert (log.log_start_offset, log.recovery_point) == (9, 9)
@@ -81,7 +81,7 @@ def test_segments_that_are_deleted_during_a_flush_are_passed_over(tmp_path: Path
 
 
 def test_what_was_appended_in_place_of_what_a_truncation_cut_is_not_taken_for_flushed(
-    tmp_path: Path, meanwhile: Meanwhile, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, concurrently: Concurrently, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = written(tmp_path, [])
     last = log.active_segment
@@ -129,7 +129,7 @@ def test_a_snapshot_that_a_roll_takes_during_a_flush_waits_for_the_next_one(
     log.close()
 
 
-def test_a_sync_that_fails_is_told_and_ends_all_appends(tmp_path: Path) -> None:
+def test_a_sync_that_fails_is_reported_and_ends_all_appends(tmp_path: Path) -> None:
     fs = FailingFileSystem()
     failures: list[KafkaStorageError] = []
     log = PartitionLog.open(tmp_path / "foo-0", THREE_SEGMENTS, fs=fs)

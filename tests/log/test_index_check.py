@@ -1,4 +1,4 @@
-"""Indexes held against their log: nothing that is wrong passes, nothing that is right is told, and rebuilding mends
+"""Indexes held against their log: nothing that is wrong passes, nothing that is right is reported, and rebuilding mends
 all."""
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_a_missing_index_is_a_finding(files: Files) -> None:
     assert [finding.kind for finding in files.findings()] == [FaultKind.MISSING] * 2
 
 
-def test_any_wrong_entry_of_the_offset_index_is_told_with_its_slot(files: Files, form: OffsetIndexFormat) -> None:
+def test_any_wrong_entry_of_the_offset_index_is_reported_with_its_slot(files: Files, form: OffsetIndexFormat) -> None:
     sound = files.index.read_bytes()
     with REAL_FILESYSTEM.open(files.log) as log:
         ends = {batch.last_offset for _, batch in spans(log, log.size())}
@@ -118,7 +118,7 @@ def test_any_wrong_entry_of_the_offset_index_is_told_with_its_slot(files: Files,
             assert slot in {finding.slot for finding in verify_offset_index(files.log, files.index, 0)}, wrong
 
 
-def test_any_wrong_entry_of_the_time_index_is_told_with_its_slot(files: Files) -> None:
+def test_any_wrong_entry_of_the_time_index_is_reported_with_its_slot(files: Files) -> None:
     entry, sound = struct.Struct(">qi"), files.time_index.read_bytes()
     assert len(sound) > 2 * entry.size
     for slot in range(len(sound) // entry.size):
@@ -137,7 +137,7 @@ def test_a_sealed_time_index_without_its_last_entry_is_incomplete(files: Files) 
     assert verify_time_index(files.log, files.time_index, 0) == []
 
 
-def test_right_entries_in_the_wrong_order_are_told(files: Files, form: OffsetIndexFormat) -> None:
+def test_right_entries_in_the_wrong_order_are_reported(files: Files, form: OffsetIndexFormat) -> None:
     size = form.entry_size
     sound = files.index.read_bytes()
     files.index.write_bytes(sound[size : 2 * size] + sound[:size] + sound[2 * size :])
@@ -155,14 +155,14 @@ WRONG_KINDS: dict[str, Callable[[Files], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", WRONG_KINDS)
-def test_a_file_of_another_kind_under_an_index_name_is_told_once(files: Files, kind: str) -> None:
+def test_a_file_of_another_kind_under_an_index_name_is_reported_once(files: Files, kind: str) -> None:
     files.index.write_bytes(WRONG_KINDS[kind](files))
     (finding,) = verify_offset_index(files.log, files.index, 0)
     assert finding.kind is FaultKind.FORMAT
     assert str(files.index) in str(finding)
 
 
-def test_an_offset_index_under_the_name_of_a_time_index_is_told(files: Files) -> None:
+def test_an_offset_index_under_the_name_of_a_time_index_is_reported(files: Files) -> None:
     files.time_index.write_bytes(files.index.read_bytes() * 3)
     assert verify_time_index(files.log, files.time_index, 0)
 

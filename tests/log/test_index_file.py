@@ -54,7 +54,7 @@ def test_keys_in_disorder_end_in_some_count(keys: list[int], target: int) -> Non
 
 
 @pytest.mark.parametrize("first", [2**53, 1_764_000_000_000_000_000, 2**62, 2**63 - 4, -(2**63)])
-def test_large_keys_side_by_side_are_told_apart(first: int) -> None:
+def test_large_keys_side_by_side_are_distinguished(first: int) -> None:
     """As floats they are one: timestamps of nanoseconds, for instance."""
     keys = [first, first + 1, first + 2, first + 3]
     data = b"".join(KEY.pack(key) for key in keys)

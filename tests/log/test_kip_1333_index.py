@@ -95,7 +95,7 @@ class TestFormatAutoDetection:
     def test_a_size_that_both_formats_divide(
         self, tmp_path: Path, form: OffsetIndexFormat, expected: OffsetIndexFormat, size: int
     ) -> None:
-        """72 bytes from 9 entries are the document's own example of what cannot be told by size."""
+        """72 bytes from 9 entries are the document's own example of what size cannot show."""
         path = tmp_path / offset_index_file(BASE)
         path.write_bytes(encode(entries_of(size // form.entry_size), form))
         assert path.stat().st_size == size

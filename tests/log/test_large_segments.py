@@ -236,7 +236,7 @@ def test_an_index_whose_first_entry_is_beyond_4_gib_is_proved_by_its_log(tmp_pat
 
 @pytest.mark.parametrize("use_large", [False, True], ids=["legacy", "large"])
 @pytest.mark.parametrize("batches", [1, 2, 4, 7, 13])
-def test_the_format_of_an_index_is_told_from_the_log(tmp_path: Path, batches: int, use_large: bool) -> None:
+def test_the_format_of_an_index_is_detected_from_the_log(tmp_path: Path, batches: int, use_large: bool) -> None:
     config = LogConfig(index_interval_bytes=0, segment_index_bytes=1_200, use_large_index_format=use_large)
     log = open_log(tmp_path, config)
     for i in range(batches):

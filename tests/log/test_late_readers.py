@@ -28,13 +28,13 @@ class Interrupted(FileSystem):
     """Something that another thread does right before a file is opened, as far as nothing keeps it from that."""
 
     def __init__(self) -> None:
-        self.meanwhile: Callable[[], object] | None = None
+        self.concurrently: Callable[[], object] | None = None
         self.threads: list[threading.Thread] = []
 
     def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
-        if self.meanwhile is not None:
-            thread = threading.Thread(target=self.meanwhile)
-            self.meanwhile = None
+        if self.concurrently is not None:
+            thread = threading.Thread(target=self.concurrently)
+            self.concurrently = None
             self.threads.append(thread)
             thread.start()
             thread.join(0.2)
@@ -62,7 +62,7 @@ def test_an_index_that_is_renamed_as_it_is_opened_is_found(
     index = OffsetIndex(tmp_path / "i.index", 0, max_size=800, fs=fs)
     index.resize(800)
     index.append(5, 50)
-    fs.meanwhile = lambda: index.rename_to(tmp_path / "i.index.swap")
+    fs.concurrently = lambda: index.rename_to(tmp_path / "i.index.swap")
     use(index)
     for thread in fs.threads:
         thread.join()
@@ -175,8 +175,8 @@ def test_readers_find_an_answer_at_every_step_of_a_change(tmp_path: Path, name: 
     """Another thread reads and searches before and behind each renaming; it may wait for the end of the change."""
     fs = WatchedRenames()
     log = written(tmp_path, fs)
-    told: list[KafkaStorageError] = []
-    log.on_storage_error = told.append
+    reported: list[KafkaStorageError] = []
+    log.on_storage_error = reported.append
     threads: list[threading.Thread] = []
 
     def use() -> None:
@@ -207,7 +207,7 @@ def test_readers_find_an_answer_at_every_step_of_a_change(tmp_path: Path, name: 
     for thread in threads:
         thread.join()
     assert not fs.failures
-    assert not told
+    assert not reported
     log.close()
 
 
@@ -234,20 +234,20 @@ def names(log: PartitionLog) -> list[str]:
 
 
 def test_a_read_of_a_segment_that_is_removed_looks_again(gone: PartitionLog) -> None:
-    told: list[KafkaStorageError] = []
-    gone.on_storage_error = told.append
+    reported: list[KafkaStorageError] = []
+    gone.on_storage_error = reported.append
     with pytest.raises(OffsetOutOfRangeError):
         gone.read(0, 1000)
-    assert not told
+    assert not reported
     assert names(gone) == []
     gone.close()
 
 
 def test_a_search_in_a_segment_that_is_removed_looks_again(gone: PartitionLog) -> None:
-    told: list[KafkaStorageError] = []
-    gone.on_storage_error = told.append
+    reported: list[KafkaStorageError] = []
+    gone.on_storage_error = reported.append
     assert gone.offset_for_timestamp(NOW_MS) is None
-    assert not told
+    assert not reported
     assert names(gone) == []
     gone.close()
 
@@ -268,7 +268,7 @@ def test_an_index_of_a_closed_log_is_neither_opened_nor_made(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
-def test_an_index_whose_file_is_gone_is_told_so_and_is_not_made(
+def test_an_index_whose_file_is_gone_is_refused_and_is_not_made(
     tmp_path: Path, kind: type[OffsetIndex] | type[TimeIndex]
 ) -> None:
     path = tmp_path / "i"

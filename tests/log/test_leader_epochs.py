@@ -153,7 +153,7 @@ def test_a_negative_epoch_or_offset_is_refused(tmp_path: Path, epoch: int, offse
     assert cache.entries == []
 
 
-def test_a_damaged_file_is_told_with_its_path(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_with_its_path(tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_bytes(b"0\n2\n0 0\n")
     with pytest.raises(CorruptCheckpointError, match="leader-epoch-checkpoint: 1 entries, but line 2 says 2"):

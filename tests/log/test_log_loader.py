@@ -61,9 +61,9 @@ def test_transaction_indexes_are_found_again(open_log: OpenLog, tmp_path: Path, 
     again = open_log(clean=False, recovery_point=point, segment_bytes=1_000_000)
     assert aborted_in(again) == expected
     replicate(again)
-    told = again.read(0, 1 << 20, isolation=Isolation.TXN_COMMITTED).aborted
-    assert told is not None
-    assert told[0][:2] == (0, 0)
+    reported = again.read(0, 1 << 20, isolation=Isolation.TXN_COMMITTED).aborted
+    assert reported is not None
+    assert reported[0][:2] == (0, 0)
 
 
 def test_a_marker_of_an_older_coordinator_does_not_stop_a_recovery(
@@ -147,7 +147,7 @@ def test_producers_below_a_later_log_start_are_known_after_a_restart(open_log: O
 
 
 def test_a_directory_that_was_created_with_garbage_beside_it_is_opened(open_log: OpenLog, tmp_path: Path) -> None:
-    """Names that are of no segment are nobody's business."""
+    """Names that are of no segment are no one's business."""
     log = open_log()
     append(log)
     log.close()

@@ -171,7 +171,7 @@ def test_a_log_whose_files_are_gone_begins_at_the_log_start_that_is_known(open_l
     assert (log.log_start_offset, log.log_end_offset) == (500, 500)
 
 
-def test_every_append_is_told_its_offsets_also_after_a_roll(open_log: OpenLog) -> None:
+def test_every_append_returns_its_offsets_also_after_a_roll(open_log: OpenLog) -> None:
     log = open_log()
     first = log.append_as_leader(batch(3), leader_epoch=0)
     second = log.append_as_leader(batch(3), leader_epoch=0)
@@ -250,12 +250,12 @@ def test_searches_say_that_a_log_was_closed_or_its_disk_failed(
                 search()
     assert len(failures) == 2
 
-    def closed_meanwhile(size: int, position: int) -> bytes:
+    def closed_concurrently(size: int, position: int) -> bytes:
         log.close()
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     with monkeypatch.context() as patch:
-        patch.setattr(log.active_segment.file, "pread", closed_meanwhile)
+        patch.setattr(log.active_segment.file, "pread", closed_concurrently)
         with pytest.raises(KafkaStorageError, match="is closed"):
             log.offset_for_timestamp(NOW_MS)
     for search in searches:

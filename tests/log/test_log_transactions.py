@@ -105,7 +105,7 @@ def test_of_two_open_transactions_the_older_counts(open_log: OpenLog) -> None:
     assert log.producers.first_unstable_offset is None
 
 
-def test_an_abort_over_several_segments_is_told_to_a_reader_of_the_first(open_log: OpenLog) -> None:
+def test_an_abort_over_several_segments_is_reported_to_a_reader_of_the_first(open_log: OpenLog) -> None:
     size = len(Producer(open_log(), 1, transactional=True).batch(3))
     log = open_log(segment_bytes=size)
     producer = Producer(log, 137, 5, transactional=True)

@@ -25,7 +25,7 @@ INPUT = json.loads((GOLDEN / "cases.json").read_text(encoding="utf-8"))
 ANSWERS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in INPUT["cases"]}
 
-#: What a client gets instead of an error of Kafka's that nobody meant (UNKNOWN_SERVER_ERROR): records that its reader
+#: What a client gets instead of an error of Kafka's that no one meant (UNKNOWN_SERVER_ERROR): records that its reader
 #: stumbles over, or that it means to rewrite and cannot.
 FAILS_IN_KAFKA = -1
 #: Refused here and taken by Kafka, by the end of the records' name: every consumer would fail on them, or lose its

@@ -50,11 +50,11 @@ def found(
     indexes = SegmentIndexes(
         directory, BASE, suffix="", size_max=1 << 20, fs=REAL_FILESYSTEM, new_format=LARGE if large else LEGACY
     )
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     log = LogBytes.of(data)
 
     def on_batch(batch: RecordBatch) -> None:
-        told.append((batch.base_offset, batch.crc))
+        reported.append((batch.base_offset, batch.crc))
 
     indexes.reset()
     try:
@@ -77,7 +77,7 @@ def found(
     indexes.time.trim_to_valid_size()
     files = [indexes.offset_path.read_bytes(), indexes.time_path.read_bytes()]
     indexes.close()
-    return sound, files, told
+    return sound, files, reported
 
 
 @pytest.fixture

@@ -223,7 +223,7 @@ def test_a_deleted_index_is_gone_and_deleting_again_is_fine(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_index_cut_by_someone_else_is_told_instead_of_crashing(tmp_path: Path) -> None:
+def test_an_index_cut_by_someone_else_is_reported_instead_of_crashing(tmp_path: Path) -> None:
     path = tmp_path / "i.index"
     path.write_bytes(struct.pack(">iiii", 5, 4200, 9, 8500))
     index = OffsetIndex(path, 0, max_size=80, writable=False)

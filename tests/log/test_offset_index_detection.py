@@ -1,4 +1,4 @@
-"""Which format an offset index has: never told wrongly of an index that a broker wrote, with the log or without."""
+"""Which format an offset index has: never detected wrongly for one that a broker wrote, with or without the log."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def log_of(entries: list[tuple[int, int]]) -> SparseLog:
 
 @given(steps=logs, form=formats, expected=formats, tail=st.integers(0, 30))
 @settings(deadline=None, max_examples=500)
-def test_with_the_log_the_format_is_never_told_wrongly(
+def test_with_the_log_the_format_is_never_detected_wrongly(
     steps: list[tuple[int, int]], form: OffsetIndexFormat, expected: OffsetIndexFormat, tail: int
 ) -> None:
     """For every log and every preallocated tail: the format that it was written in, whatever is expected."""
@@ -65,7 +65,7 @@ def test_with_the_log_the_format_is_never_told_wrongly(
 
 @given(steps=logs, form=formats, expected=formats, tail=st.integers(0, 30))
 @settings(deadline=None, max_examples=500)
-def test_without_the_log_an_index_that_a_broker_wrote_is_never_told_wrongly(
+def test_without_the_log_an_index_that_a_broker_wrote_is_never_detected_wrongly(
     steps: list[tuple[int, int]], form: OffsetIndexFormat, expected: OffsetIndexFormat, tail: int
 ) -> None:
     """For every index whose first position lies above 0 and below 2^32: its format, and never a guess."""
@@ -88,7 +88,7 @@ def test_where_the_document_decides_the_answer_is_the_same(
         assert detect_from_entries(data, expected).format is by_document(data, expected)
 
 
-def test_an_index_that_the_document_leaves_to_the_level_is_told_by_its_first_position() -> None:
+def test_an_index_that_the_document_leaves_to_the_level_is_reported_by_its_first_position() -> None:
     """Nearly one offset a byte: each field, read either way, ascends."""
     entries = [(100 * i, 90 * i) for i in range(1, 10)]
     data = encode(entries, LEGACY)

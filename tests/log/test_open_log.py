@@ -282,7 +282,7 @@ def test_threads_may_do_anything_at_any_time(tmp_path: Path) -> None:
     """Appenders, readers, searches, rolls, retention, truncation and configuration, all at once, over one seed.
 
     Invariant: whatever a reader gets are sound batches with ascending offsets, and each value is at the offset that its
-    append was told, unless a truncation took it back.
+    append was reported, unless a truncation took it back.
     """
     config = {"segment.bytes": "1048576", "retention.ms": "-1", "file.delete.delay.ms": "0"}
     log = stratalog.open_log(tmp_path / "orders-0", config)
@@ -290,7 +290,7 @@ def test_threads_may_do_anything_at_any_time(tmp_path: Path) -> None:
     whole.config = small = replace(whole.config, segment_bytes=4_000, index_interval_bytes=200)
     stop = threading.Event()
     failures: list[BaseException] = []
-    told: dict[bytes, int] = {}
+    reported: dict[bytes, int] = {}
     truncated = threading.Lock()
 
     def until_stopped(work: Callable[[random.Random], object], seed: int) -> None:
@@ -305,14 +305,16 @@ def test_threads_may_do_anything_at_any_time(tmp_path: Path) -> None:
     def append(chance: random.Random) -> None:
         value = b"%d" % chance.getrandbits(60)
         with truncated:
-            told[value] = log.append([Record(0, NOW_MS + len(told), b"k", value)] * chance.randint(1, 3)).first_offset
+            reported[value] = log.append(
+                [Record(0, NOW_MS + len(reported), b"k", value)] * chance.randint(1, 3)
+            ).first_offset
 
     def read(chance: random.Random) -> None:
         start = log.log_start_offset
         offset = chance.randint(start, max(start, log.log_end_offset))
         try:
             part = log.read(offset, chance.choice([1, 500, 5_000])).slice
-        except OffsetOutOfRangeError:  # it was deleted or cut meanwhile
+        except OffsetOutOfRangeError:  # it was deleted or cut concurrently
             return
         expected = -1
         for batch in iter_batches(b"" if part is None else part.read()):
@@ -335,8 +337,8 @@ def test_threads_may_do_anything_at_any_time(tmp_path: Path) -> None:
                 cut = max(log.log_start_offset, log.log_end_offset - chance.randint(0, 5))
                 whole.truncate_to(cut)
                 end = log.log_end_offset
-                for value in [value for value, offset in told.items() if offset + 3 > end]:
-                    del told[value]
+                for value in [value for value, offset in reported.items() if offset + 3 > end]:
+                    del reported[value]
         elif choice == 2:
             whole.increment_log_start_offset(min(log.log_start_offset + 3, whole.high_watermark), "test")
         elif choice == 3:
@@ -358,8 +360,8 @@ def test_threads_may_do_anything_at_any_time(tmp_path: Path) -> None:
     if failures:
         raise failures[0]
     found = {record.value: record.offset for record in reversed(list(log.records()))}
-    assert len(told) > 20
-    for value, offset in told.items():
+    assert len(reported) > 20
+    for value, offset in reported.items():
         assert offset < log.log_start_offset or found[value] == offset
     log.close()
     with stratalog.open_log(tmp_path / "orders-0", config) as again:

@@ -98,7 +98,7 @@ def test_offsets_outside_are_refused(log: PartitionLog, offset: int) -> None:
         log.read(offset, 100)
 
 
-def test_reads_end_at_the_high_watermark_unless_told(log: PartitionLog) -> None:
+def test_reads_end_at_the_high_watermark_by_default(log: PartitionLog) -> None:
     append(log, 2)
     log.append_as_leader(batch_of([b"x"] * 2, [1] * 2), leader_epoch=0)
     assert log.high_watermark == 2
@@ -329,7 +329,7 @@ def test_deleted_files_are_renamed_and_go_after_the_delay(log: PartitionLog, clo
         log.read(0, 10)
 
 
-def test_old_data_goes_though_nobody_writes(log: PartitionLog, clock: ManualClock) -> None:
+def test_old_data_goes_though_no_one_writes(log: PartitionLog, clock: ManualClock) -> None:
     log.append_as_leader(batch_of([b"x"], [clock.now_ms()]), leader_epoch=0)
     log.update_high_watermark(1)
     log.config = replace(SMALL, retention_ms=100)

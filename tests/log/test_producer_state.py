@@ -364,7 +364,7 @@ def test_stable_offsets_and_aborts_are_those_of_a_plain_model(
         assert state.last_stable_offset(high_watermark) == min([high_watermark, *unstable])
 
 
-def test_a_transaction_that_hangs_is_told_after_its_time(state: ProducerStateManager) -> None:
+def test_a_transaction_that_hangs_is_reported_after_its_time(state: ProducerStateManager) -> None:
     assert not state.has_late_transaction(T0 + 10**12)
     state.update(data(0, 0, transactional=True), "client")
     allowed = state.max_transaction_timeout_ms + 300_000
@@ -603,8 +603,8 @@ def test_batches_that_follow_have_the_same_outcome_the_short_way(
         for manager, kind_of_updates in zip(managers, (ProducerUpdates, _PlainUpdates), strict=True):
             updates = kind_of_updates(manager.producers, "client", manager.name, verifications=manager.verifications)
             try:
-                told = [updates.add(batch) for batch in batches]
-                outcomes.append((told, [] if any(told) else manager.commit(updates)))
+                reported = [updates.add(batch) for batch in batches]
+                outcomes.append((reported, [] if any(reported) else manager.commit(updates)))
             except KafkaError as error:
                 outcomes.append((type(error), str(error)))
         assert outcomes[0] == outcomes[1]

@@ -157,7 +157,7 @@ def test_what_is_cut_is_kept_unless_a_torn_write_left_it(directory: Path) -> Non
     assert (directory / kept[0]).read_bytes() == data
     assert (directory / kept[1]).read_bytes() == behind
     log.close()
-    reopen(directory, clean=True).close()  # nobody takes them for segments
+    reopen(directory, clean=True).close()  # no one takes them for segments
     assert sorted(path.name for path in directory.glob("*.cut")) == kept
 
 

@@ -186,7 +186,7 @@ def test_a_position_of_the_high_watermark_in_an_old_segment_is_forgotten(directo
     assert len(part.read()) == part.size
 
 
-def test_old_segments_that_left_the_log_meanwhile_are_passed_over(directory: Path) -> None:
+def test_old_segments_that_left_the_log_concurrently_are_passed_over(directory: Path) -> None:
     log = open_log(directory)
     fill(log, segments=3)
     old = log.segments[:2]

@@ -100,7 +100,7 @@ def test_a_tiered_segment_goes_only_when_it_is_remote() -> None:
     assert taken(segments, limits(retention_ms=5, remote_through=99)) == [TIME, TIME]
 
 
-def test_a_tiered_segment_that_nobody_wants_goes_without_being_remote() -> None:
+def test_a_tiered_segment_that_no_one_wants_goes_without_being_remote() -> None:
     segments = [Segment(0, 40), Segment(10, 40), Segment(20, 40)]
     assert taken(segments, limits(start_offset=15, log_start_offset=15, remote_through=-1)) == [START]
 

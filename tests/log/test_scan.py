@@ -91,7 +91,7 @@ def test_positions_beyond_four_gib_are_found_without_reading_what_lies_between(t
         assert found[2][0] > 2**32
 
 
-def test_what_is_no_batch_is_told_with_file_and_position(tmp_path: Path) -> None:
+def test_what_is_no_batch_is_reported_with_file_and_position(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     good = build_batch([Record(0, 5, None, b"v")])
     path.write_bytes(good + bytes(100))

@@ -351,7 +351,7 @@ def test_a_preallocated_segment_has_its_size_at_once_and_is_cut_when_it_is_seale
 
 
 @pytest.mark.parametrize("which", ["offset_index_path", "time_index_path"])
-def test_a_damaged_index_is_told_and_made_again(make: Make, which: str) -> None:
+def test_a_damaged_index_is_reported_and_made_again(make: Make, which: str) -> None:
     segment = make(0)
     for offset in range(100):
         append(segment, batch(offset, b"%d" % offset))
@@ -391,9 +391,9 @@ def test_recovery_tells_the_first_batch_of_each_epoch(make: Make) -> None:
     segment = make(0)
     for offset, epoch in ((104, 0), (106, 1), (108, 1), (110, 2)):
         append(segment, batch(offset, b"a", b"b", partition_leader_epoch=epoch))
-    told: list[tuple[int, int]] = []
-    recover(segment, lambda b: told.append((b.partition_leader_epoch, b.base_offset)))
-    assert told == [(0, 104), (1, 106), (2, 110)]
+    reported: list[tuple[int, int]] = []
+    recover(segment, lambda b: reported.append((b.partition_leader_epoch, b.base_offset)))
+    assert reported == [(0, 104), (1, 106), (2, 110)]
 
 
 @pytest.mark.parametrize("began_before", [False, True])
@@ -437,7 +437,7 @@ def test_recovery_makes_the_transaction_index_again_also_of_what_began_before_th
 # --- indexes of another kind ------------------------------------------------------------------------------------------
 
 
-def test_whatever_stands_under_an_index_name_is_told_at_the_opening(make: Make) -> None:
+def test_whatever_stands_under_an_index_name_is_reported_at_the_opening(make: Make) -> None:
     """A cheap look finds every file that is not this log's own, and no own one."""
     segment = make(0, index_interval_bytes=100)
     for offset in range(0, 400, 2):

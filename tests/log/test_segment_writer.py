@@ -90,7 +90,7 @@ def test_every_file_is_that_of_a_log(
     assert sorted(path.name for path in (base / "written").iterdir()) == sorted(ours)
 
 
-def test_what_is_told_of_a_segment_is_what_is_in_it(tmp_path: Path) -> None:
+def test_what_is_reported_a_segment_is_what_is_in_it(tmp_path: Path) -> None:
     segments = written(tmp_path / "s", LogConfig(segment_bytes=20_000), batches(500, first_offset=1000))
     assert [s.base_offset for s in segments] == [1000, *(s.last_offset + 1 for s in segments[:-1])]
     for segment in segments:
@@ -134,7 +134,7 @@ def test_files_are_synced_on_another_thread_while_more_is_written(tmp_path: Path
     assert all(thread.startswith("disk") for _, thread in synced)
 
 
-def test_a_disk_that_fails_behind_the_back_is_told_of_at_the_end(tmp_path: Path) -> None:
+def test_a_disk_that_fails_behind_the_back_is_reported_at_the_end(tmp_path: Path) -> None:
     class Failing(File):
         def sync(self) -> None:
             raise OSError("no space left")

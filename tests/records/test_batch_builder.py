@@ -32,6 +32,6 @@ def test_a_batch_without_records_keeps_its_offsets() -> None:
     assert list(batch.records()) == []
 
 
-def test_a_batch_without_records_needs_to_be_told_its_offsets() -> None:
+def test_a_batch_without_records_needs_to_be_reported_its_offsets() -> None:
     with pytest.raises(ValueError, match="needs last_offset_delta"):
         build_batch([])

@@ -165,7 +165,7 @@ def test_a_damaged_control_batch_is_corrupt_even_when_it_would_be_left_out() -> 
             decode(marker)
 
 
-def test_the_crc_is_not_computed_when_told_so() -> None:
+def test_the_crc_is_not_computed_if_disabled() -> None:
     data = bytearray(log_of(Codec.NONE))
     data[fmt.CRC_AT] ^= 1
     assert decode_columns(data, verify_crc=False).num_rows == 50

@@ -142,7 +142,7 @@ def test_a_loop_for_another_processor_is_not_used(kept: Path) -> None:
     assert run(kept) == f"{RIGHT} False"
 
 
-def test_loops_are_kept_where_numba_is_told_to(kept: Path, tmp_path: Path) -> None:
+def test_loops_are_kept_where_numba_is_configured_to(kept: Path, tmp_path: Path) -> None:
     where = {"NUMBA_CACHE_DIR": str(tmp_path)}
     assert run(kept, **where) == f"{RIGHT} True"
     assert run(kept, **where) == f"{RIGHT} False"

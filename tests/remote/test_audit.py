@@ -250,7 +250,7 @@ def test_indexes_are_not_remade_from_damaged_records(sound: SoundBucket) -> None
     assert bucket.content() == before
 
 
-def test_a_manifest_that_comes_meanwhile_saves_its_objects(sound: SoundBucket) -> None:
+def test_a_manifest_that_comes_concurrently_saves_its_objects(sound: SoundBucket) -> None:
     bucket = sound.copy()
     bucket.state(1, None)
     manifest = bytes(bucket.store.get(bucket.key(1, MANIFEST)))
@@ -313,7 +313,7 @@ def test_metadata_of_another_cluster_is_no_reason_to_delete(sound: SoundBucket) 
     assert bucket.repair(found) == 0
 
 
-def test_metadata_that_contradicts_the_manifest_is_told(sound: SoundBucket) -> None:
+def test_metadata_that_contradicts_the_manifest_is_reported(sound: SoundBucket) -> None:
     from dataclasses import replace
 
     bucket = sound.copy()

@@ -1,4 +1,4 @@
-"""How a bucket is read for an audit: in order, a few partitions ahead, and with what goes away meanwhile left out."""
+"""How a bucket is read for an audit: in order, a few partitions ahead, without what goes away concurrently."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_no_more_partitions_are_in_memory_than_were_said(sound: SoundBucket) -> 
     assert len(listed) == 30
 
 
-def test_a_segment_whose_manifest_goes_away_meanwhile_is_left_out(sound: SoundBucket) -> None:
+def test_a_segment_whose_manifest_goes_away_concurrently_is_left_out(sound: SoundBucket) -> None:
     bucket = sound.copy()
     lost = bucket.key(1, ObjectKind.MANIFEST)
 

@@ -34,7 +34,7 @@ def findings(bucket: PlainView, *, deep: bool = True) -> list[ObjectFinding]:
     return audit_bucket(bucket, AuditOptions(later(), 0, deep=deep)).findings
 
 
-def told(found: list[ObjectFinding]) -> list[tuple[str, str]]:
+def reported(found: list[ObjectFinding]) -> list[tuple[str, str]]:
     return [(one.kind.value, (one.object_key or "").rpartition("/")[2].partition(".")[2]) for one in found]
 
 
@@ -113,9 +113,9 @@ def test_a_flipped_bit_in_a_chunk_is_found(encoded: Encoded) -> None:
     flip(encoded.path(1, LOG), 100)
     flip(encoded.path(0, ObjectKind.PRODUCER_SNAPSHOT), 5)
     found = findings(encoded.open())
-    assert told(found) == [("damaged-object", "snapshot"), ("damaged-object", "log")]
+    assert reported(found) == [("damaged-object", "snapshot"), ("damaged-object", "log")]
     assert repair(encoded.open(), found) == 1
-    assert told(findings(encoded.open())) == [("damaged-object", "log")]
+    assert reported(findings(encoded.open())) == [("damaged-object", "log")]
     assert findings(encoded.open(), deep=False) == []
 
 
@@ -124,7 +124,7 @@ def test_an_index_is_made_again_and_stored_as_the_other_contents_are(encoded: En
     flip(encoded.path(1, TIMES), 3)
     before = content(encoded.directory)
     found = findings(encoded.open())
-    assert sorted(told(found)) == [("damaged-object", "timeindex"), ("missing-object", "index")]
+    assert sorted(reported(found)) == [("damaged-object", "timeindex"), ("missing-object", "index")]
     if encoded.options:
         with pytest.raises(RemoteStorageError, match=r"is encrypted with the key .*; none is configured"):
             repair(open_bucket(encoded.directory.as_uri()), found)
@@ -179,7 +179,7 @@ def objects(bucket: Path, suffix: str) -> list[Path]:
 def test_a_bucket_of_the_plugin_is_sound(aiven: Path) -> None:
     assert findings(opened(aiven), deep=False) == []
     for key in ("aes", "both"):  # each opens the segments that were stored with it
-        assert told(findings(opened(aiven, key))) == [("sealed", "")]
+        assert reported(findings(opened(aiven, key))) == [("sealed", "")]
 
 
 def test_damage_in_a_segment_of_the_plugin_is_found_and_left_alone(aiven: Path) -> None:
@@ -188,7 +188,7 @@ def test_damage_in_a_segment_of_the_plugin_is_found_and_left_alone(aiven: Path) 
     objects(aiven, "indexes")[2].unlink()
     before = content(aiven)
     found = [one for one in findings(opened(aiven)) if one.kind.value != "sealed"]
-    assert ("missing-object", "indexes") in told(found)
+    assert ("missing-object", "indexes") in reported(found)
     damaged = {one.offsets.first for one in found if one.offsets and one.kind.value.startswith("damaged")}
     assert damaged == {0, 200}
     assert repair(opened(aiven), found) == 0

@@ -46,7 +46,7 @@ def test_a_segment_within_another_is_covered_whichever_is_listed_first() -> None
         assert found(*order) == [("covered", "15-29")]
 
 
-def test_segments_that_overlap_in_part_are_told_once() -> None:
+def test_segments_that_overlap_in_part_are_reported_once() -> None:
     (finding,) = audit_offsets(PARTITION, [manifest(1, 10, 19), manifest(2, 15, 24), manifest(3, 25, 29)], None)
     assert (finding.kind.value, str(finding.offsets), finding.severity) == (
         "overlap",

@@ -297,7 +297,7 @@ def test_what_a_crash_left_half_deleted_is_removed_at_the_next_start(tmp_path: P
     cache.close()
 
 
-def test_entries_that_nobody_used_for_the_ttl_go_and_used_ones_stay(tmp_path: Path) -> None:
+def test_entries_that_no_one_used_for_the_ttl_go_and_used_ones_stay(tmp_path: Path) -> None:
     clock, store = ManualClock(), FakeStore()
     cache = _cache(tmp_path, store, ttl_ms=60_000, clock=clock)
     for number in (1, 2):

@@ -112,7 +112,7 @@ def test_segments_from_before_and_after_the_upgrade_are_read_side_by_side(
         if not noted:
             world.restart()
         expect_every_offset_and_time(world)
-        world.restart()  # and what the cache kept on disk is told apart again
+        world.restart()  # and what the cache kept on disk is distinguished again
         expect_every_offset_and_time(world)
 
 

@@ -38,7 +38,7 @@ def test_what_survived_of_a_segment_counts_as_copied_only_once_it_is_copied_agai
             world.drop_local()
             if restarts:
                 world.restart()
-        # Now the segments of the history that is gone go too, as the log start passes them or as nobody wants them.
+        # Now the segments of the history that is gone go too, as the log start passes them or as no one wants them.
         world.manager._rlmm.on_partition_leadership_changes([world.partition], [])
         world.tier()
         world.expect_everything()

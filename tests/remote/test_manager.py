@@ -205,7 +205,7 @@ def test_a_deletion_survives_a_store_that_is_down_and_a_restart(tmp_path: Path) 
         fails(2)
         assert list_remote_segments(world.inner) == stored
         world.restart()
-        world.manager.stop_partitions([world.partition])  # its topic is gone: nobody leads it again
+        world.manager.stop_partitions([world.partition])  # its topic is gone: no one leads it again
         store_is_down(but_for=f"/{stored[0].base_offset:020d}-")
         world.manager.start()
         fails(1)

@@ -103,13 +103,13 @@ def test_an_owner_reads_as_it_was_written_and_the_last_ones_are_kept(store: Obje
 
 
 class SlowStore(FaultyObjectStore):
-    """Whoever creates through it is so slow that, before that happens, `meanwhile` does."""
+    """A client that creates through it is so slow that, before that happens, `concurrently` does."""
 
-    meanwhile: Callable[[], object] | None = None
+    concurrently: Callable[[], object] | None = None
 
     def create(self, key: str, data: Buffer) -> bool:
-        if self.meanwhile is not None:
-            function, self.meanwhile = self.meanwhile, None
+        if self.concurrently is not None:
+            function, self.concurrently = self.concurrently, None
             function()
         return super().create(key, data)
 
@@ -122,7 +122,7 @@ def test_who_was_so_slow_that_his_number_is_free_again_has_not_got_it() -> None:
         for n in range(20):
             take_over(inner, f"cluster-{n}")
 
-    slow.meanwhile = others
+    slow.concurrently = others
     assert replace_owner(slow, None, BucketOwner("slow", "test")) is None
     owner = read_owner(inner)
     assert owner is not None
@@ -142,7 +142,7 @@ def test_a_lost_answer_takes_nothing_from_who_had_it() -> None:
         assert now.cluster_id in (f"c{step}", None if before is None else before.cluster_id)
 
 
-def test_what_cannot_be_read_as_an_owner_is_nobodys_leave_to_write(store: ObjectStore) -> None:
+def test_what_cannot_be_read_as_an_owner_is_no_leave_to_write(store: ObjectStore) -> None:
     store.put(f"{DIRECTORY}/{1:020d}.json", b'{"format": "stratalog-bucket-owner", "version": 2}')
     with pytest.raises(RemoteStorageError, match=r"has version 2, and 1 is the last that this release knows"):
         check_no_owner(store, "a test")
@@ -293,7 +293,7 @@ def test_a_bucket_that_was_given_up_is_the_next_ones_and_its_old_owner_stops(tmp
 
 
 class Careless(FaultyObjectStore):
-    """A store that puts an object in the place of another although it is told not to."""
+    """A store that puts an object in the place of another although it is asked not to."""
 
     def create(self, key: str, data: Buffer) -> bool:
         self.put(key, data)

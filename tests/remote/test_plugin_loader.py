@@ -129,7 +129,7 @@ def test_a_class_path_that_is_not_there_is_named(tmp_path: Path) -> None:
         _load("my_plugin:Manager", str(tmp_path / "gone.whl"))
 
 
-def test_a_configuration_that_a_plugin_refuses_is_told_with_the_reason() -> None:
+def test_a_configuration_that_a_plugin_refuses_is_reported_with_the_reason() -> None:
     def configure(configs: Any) -> None:
         raise RuntimeError(f"no bucket {configs['bucket']}")
 

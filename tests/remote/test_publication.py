@@ -171,7 +171,7 @@ def test_a_batch_that_a_crash_left_unfinished_is_not_published_again(bucket: Buc
 
 
 def test_a_segment_deleted_since_is_not_brought_back(bucket: Bucket) -> None:
-    """The manifests were put, but not the object taken away: what was deleted meanwhile stays deleted."""
+    """The manifests were put, but not the object taken away: what was deleted concurrently stays deleted."""
     staged = [bucket.staged(0), bucket.staged(20)]
     with pytest.raises(RemoteStorageError):
         publish(FailingAfter(bucket.store, 4), "job", staged)  # the publication, two manifests, the mark
@@ -191,7 +191,7 @@ def test_marks_go_after_a_while_and_those_of_streams_stay(bucket: Bucket) -> Non
 
 
 def test_of_jobs_that_looked_at_the_same_time_one_is_published(bucket: Bucket) -> None:
-    """The other one is told, whether the first one is finished by then, was stopped in the middle, or long
+    """The other one is reported, whether the first one is finished by then, was stopped in the middle, or long
     forgotten."""
     turn = bucket_transaction.next_turn(bucket.store)
     with pytest.raises(RemoteStorageError):
@@ -284,7 +284,7 @@ def test_a_moved_segment_is_whole_at_its_new_place(bucket: Bucket) -> None:
     assert list(scratch.iterdir()) == []
 
 
-def test_what_a_job_left_is_told_from_everything_else(bucket: Bucket) -> None:
+def test_what_a_job_left_is_distinguished_from_everything_else(bucket: Bucket) -> None:
     other = bucket.staged(0, job=UUID(int=6 << 64))
     publish(bucket.store, "job", [bucket.staged(20)])
     before = bucket.names()

@@ -4,7 +4,7 @@ from stratalog.remote.tier.quota import RateQuota
 from stratalog.testing.clock import ManualClock
 
 
-def test_within_the_limit_nobody_waits() -> None:
+def test_within_the_limit_no_one_waits() -> None:
     quota = RateQuota(100, 11, 1, ManualClock())
     assert quota.throttle_ms() == 0
     quota.record(100)
@@ -49,7 +49,7 @@ def test_the_default_limit_never_throttles() -> None:
     assert quota.throttle_ms() == 0
 
 
-def test_whoever_acquires_within_the_limit_gets_through_and_the_next_waits_and_is_counted() -> None:
+def test_a_caller_within_the_limit_gets_through_and_the_next_waits_and_is_counted() -> None:
     clock = ManualClock()
     quota = RateQuota(100, 11, 1, clock)
     assert quota.acquire(500) == 0

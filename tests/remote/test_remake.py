@@ -32,12 +32,12 @@ BESIDE = [kind for kind in CONTENTS if kind is not LOG]
 
 @dataclass
 class Bucket:
-    """Transactions over many segments and leader epochs; what readers of committed records were given is in `told`."""
+    """Transactions over many segments and leader epochs; what readers of committed records got is in `reported`."""
 
     world: World
     objects: dict[str, bytes]
     segments: list[SegmentManifest]
-    told: dict[int, list[int]]
+    reported: dict[int, list[int]]
 
     @property
     def store(self) -> ObjectStore:
@@ -157,7 +157,7 @@ def test_the_bucket_is_worth_it(bucket: Bucket) -> None:
     assert len({manifest.segment_id for manifest, _ in aborted}) >= 3
     assert any(entry.first_offset < manifest.base_offset for manifest, entry in aborted)
     everything = sum(len(list(iter_batches(data))) for data in bucket.world.expected.values())
-    assert sum(len(kept) for kept in bucket.told.values()) > everything
+    assert sum(len(kept) for kept in bucket.reported.values()) > everything
     assert max(bucket.segments[-1].leader_epochs) == 2
 
 
@@ -177,7 +177,7 @@ def test_any_object_of_any_segment_is_made_again_as_it_was(bucket: Bucket, kind:
         assert [bytes(bucket.store.get(each.key(kind))) for each in spoilt] == [
             bucket.objects[each.key(kind)] for each in spoilt
         ]
-    assert bucket.committed() == bucket.told
+    assert bucket.committed() == bucket.reported
 
 
 def test_everything_but_records_and_manifests_may_be_lost_at_once(bucket: Bucket) -> None:
@@ -188,11 +188,11 @@ def test_everything_but_records_and_manifests_may_be_lost_at_once(bucket: Bucket
     for manifest in bucket.segments:
         for kind in manifest.objects.keys() & {TXN, SNAPSHOT, EPOCHS}:
             assert bytes(bucket.store.get(manifest.key(kind))) == bucket.objects[manifest.key(kind)]
-    assert bucket.committed() == bucket.told
+    assert bucket.committed() == bucket.reported
 
 
-def test_where_older_segments_are_gone_readers_of_the_rest_are_told_the_same(bucket: Bucket) -> None:
-    """What a transaction had before the first segment that is left is nobody's to read any more."""
+def test_where_older_segments_are_gone_readers_of_the_rest_are_reported_the_same(bucket: Bucket) -> None:
+    """What a transaction had before the first segment that is left is no one's to read any more."""
     for manifest in bucket.with_aborts():
         bucket.reset()
         number = bucket.segments.index(manifest)
@@ -200,7 +200,7 @@ def test_where_older_segments_are_gone_readers_of_the_rest_are_told_the_same(buc
         bucket.spoil(manifest, TXN)
         assert bucket.repair()[0].startswith("rebuilt txnindex")
         assert bucket.findings() == []
-        rest = {base: offsets for base, offsets in bucket.told.items() if base >= manifest.base_offset}
+        rest = {base: offsets for base, offsets in bucket.reported.items() if base >= manifest.base_offset}
         assert bucket.committed(manifest.base_offset) == rest
 
 
@@ -275,7 +275,7 @@ def test_the_later_leader_is_believed_where_two_histories_reach_to_the_segment(b
         assert bytes(bucket.store.get(manifest.key(TXN))) == bucket.objects[manifest.key(TXN)]
 
 
-def test_no_transaction_is_told_twice(bucket: Bucket) -> None:
+def test_no_transaction_is_reported_twice(bucket: Bucket) -> None:
     manifest = bucket.with_aborts()[0]
     entries = list(decode_entries(bucket.objects[manifest.key(TXN)]))
     bucket.spoil(manifest, TXN)

@@ -1,4 +1,4 @@
-"""Which format a fetched offset index has, told by its content alone."""
+"""Which format a fetched offset index has, detected by its content alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ steps = st.lists(
 
 @given(steps=steps, knows_segment=st.booleans())
 @settings(deadline=None, max_examples=300)
-def test_the_format_of_an_index_is_told_from_its_entries(steps: list[tuple[int, int]], knows_segment: bool) -> None:
+def test_the_format_of_an_index_is_detected_from_its_entries(steps: list[tuple[int, int]], knows_segment: bool) -> None:
     """An index that ascends strictly is read in the format that it was written in, except an empty one, which has
     none."""
     entries = list(accumulate(steps, lambda before, step: (before[0] + step[0], before[1] + step[1])))

@@ -1,4 +1,4 @@
-"""Segments that others have taken the place of: gone for whoever lists, there for whoever reads them already."""
+"""Segments that others have taken the place of: gone for clients that list, there for those that read them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def opened(store: ObjectStore) -> PlainView:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS.keys())
-def test_whoever_found_a_segment_reads_on_until_its_objects_go(tmp_path: Path, encoding: Encoding) -> None:
+def test_a_reader_that_found_a_segment_reads_on_until_its_objects_go(tmp_path: Path, encoding: Encoding) -> None:
     bucket = made(tmp_path, encoding)
     old = [bucket.staged(0), bucket.staged(20)]
     publish(bucket.store, "first", old)

@@ -194,7 +194,7 @@ def test_an_idempotent_producer_goes_on_where_it_was(world: World, tmp_path: Pat
 
 
 def _aborted(read: Callable[[int], RemoteFetchData | FetchData], end: int) -> set[tuple[int, int]]:
-    """Producer and first offset of every aborted transaction that readers up to `end` are told of."""
+    """Producer and first offset of every aborted transaction that readers up to `end` get."""
     offset, found = 0, set()
     while offset < end:
         data = read(offset)
@@ -204,7 +204,7 @@ def _aborted(read: Callable[[int], RemoteFetchData | FetchData], end: int) -> se
     return found
 
 
-def test_aborted_transactions_are_told_as_before_and_an_open_one_is_ended(world: World, tmp_path: Path) -> None:
+def test_aborted_transactions_are_reported_as_before_and_an_open_one_is_ended(world: World, tmp_path: Path) -> None:
     aborted, committed, lost = (Producer(world, number) for number in (11, 22, 33))
     for turn in range(12):
         aborted.send(3)
@@ -402,7 +402,7 @@ def test_a_topic_has_the_partitions_that_the_last_copies_knew_of(world: World, t
     world.append(30)
     world.tier()
     before = world.clock.now_ms()
-    assert [topic.partition_count for topic in plan_restore(world.inner).topics] == [1]  # nobody had noted it
+    assert [topic.partition_count for topic in plan_restore(world.inner).topics] == [1]  # no one had noted it
     for count in (3, 7):
         world.partition_count = count
         world.append(30)

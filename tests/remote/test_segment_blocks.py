@@ -69,7 +69,7 @@ def test_a_sequential_reader_gets_blocks_ahead_and_each_block_once() -> None:
     store = FakeStore()
     blocks = _blocks(store, blocks_ahead=3)
     assert _read(blocks, 0, 25) == DATA[:25]
-    store.await_asked(2)  # the next one, of which nobody has read anything
+    store.await_asked(2)  # the next one, of which no one has read anything
     for at in range(25, len(DATA), 25):
         assert _read(blocks, at, at + 25) == DATA[at : at + 25]
     assert sorted(store.ranges) == [(at, min(at + 100, len(DATA))) for at in range(0, len(DATA), 100)]

@@ -1,4 +1,4 @@
-"""Aborted transactions of remote records, told as the local log tells them."""
+"""Aborted transactions of remote records, reported as by the local log."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _local_truth(world: World) -> dict[int, list[AbortedTransaction]]:
     }
 
 
-def test_every_aborted_transaction_that_overlaps_is_told_with_remote_records(tmp_path: Path) -> None:
+def test_every_aborted_transaction_that_overlaps_is_reported_with_remote_records(tmp_path: Path) -> None:
     with World(tmp_path, replace(CONFIG, segment_bytes=3_000)) as world:
         _scene(world)
         truth = _local_truth(world)
@@ -92,7 +92,7 @@ def test_every_aborted_transaction_that_overlaps_is_told_with_remote_records(tmp
         world.drop_local()
         local_start = world.log.local_log_start_offset
         assert local_start > 100
-        told = 0
+        reported = 0
         for base in [base for base in world.expected if base < local_start]:
             result = world.manager.read(world.partition, base, 1, read_committed=True)
             assert result.records == world.expected[base]
@@ -103,11 +103,11 @@ def test_every_aborted_transaction_that_overlaps_is_told_with_remote_records(tmp
                 if entry.first_offset <= next(iter_batches(result.records)).last_offset
             ]
             assert sorted(overlapping) == sorted(truth[base])
-            told += len(overlapping)
-        assert told > 0
+            reported += len(overlapping)
+        assert reported > 0
 
 
-def test_a_read_over_many_batches_tells_what_the_local_log_told(tmp_path: Path) -> None:
+def test_a_read_over_many_batches_tells_what_the_local_log_reported(tmp_path: Path) -> None:
     with World(tmp_path, replace(CONFIG, segment_bytes=3_000)) as world:
         _scene(world)
         sealed_end = world.log.active_segment.base_offset
@@ -147,7 +147,7 @@ def test_the_transaction_index_of_a_segment_is_copied_with_it(tmp_path: Path) ->
         assert {each.start_offset for each in noted if not each.txn_index_empty} == files.keys()
 
 
-def test_without_read_committed_nothing_is_told(tmp_path: Path) -> None:
+def test_without_read_committed_nothing_is_reported(tmp_path: Path) -> None:
     with World(tmp_path, replace(CONFIG, segment_bytes=3_000)) as world:
         _scene(world)
         world.tier()

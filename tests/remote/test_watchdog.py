@@ -25,7 +25,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_a_task_that_stands_still_is_told_once_with_what_it_waits_for_and_when_it_goes_on(
+def test_a_task_that_stands_still_is_reported_once_with_what_it_waits_for_and_when_it_goes_on(
     clock: ManualClock, watchdog: Watchdog, caplog: pytest.LogCaptureFixture
 ) -> None:
     progress = watchdog.watch(PARTITION, "copy")

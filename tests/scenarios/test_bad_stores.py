@@ -66,7 +66,7 @@ def test_a_story_on_s3_with_tls(tmp_path: Path, tls: S3Server) -> None:
     tell(TieredStory(tmp_path, s3=tls))
 
 
-def test_a_server_whose_certificate_nobody_trusts_is_not_spoken_to(tls: S3Server) -> None:
+def test_a_server_whose_certificate_no_one_trusts_is_not_spoken_to(tls: S3Server) -> None:
     options = {name: value for name, value in tls.options.items() if name != "root_certificate_file"}
     store = ObjectStore.from_url(tls.url("bucket"), {**options, "max_retries": "0"})
     with pytest.raises(RemoteStorageError, match=r"certificate|cannot be reached"):

@@ -1,4 +1,4 @@
-"""A compacted topic of a served broker: written by a client, compacted meanwhile, killed in the middle of that, read
+"""A compacted topic of a served broker: written by a client, compacted concurrently, killed in the middle of that, read
 again.
 
 Whatever the moment, a consumer from the beginning ends up with the newest value of every key, sees no record twice,

@@ -1,4 +1,4 @@
-"""The integration tests of Kafka's tiered storage, by their names, told about one broker.
+"""The integration tests of Kafka's tiered storage, by their names, for one broker.
 
 Where Kafka moves a partition between brokers, ours gives the leadership away and gets it back with the next leader
 epoch: what that means for the lineage of segments is the same. docs/compatibility/TieredStorageIntegrationTests.md has
@@ -217,7 +217,7 @@ def test_partitions_expand(tmp_path: Path) -> None:
 def test_reassign_replica_expand_and_move(tmp_path: Path) -> None:
     """ReassignReplicaExpandTest, ReassignReplicaMoveTest: a new leader goes on where the one before was.
 
-    Fifty partitions of another topic use every partition of the metadata topic meanwhile.
+    Fifty partitions of another topic use every partition of the metadata topic concurrently.
     """
     with TieredStory(tmp_path, settings={"remote.log.metadata.topic.num.partitions": "2"}) as story:
         a = story.create_topic("a", partitions=50, batches_per_segment=1)

@@ -3,7 +3,7 @@
 Invariant, after every event: what has left the local tier is whole in the store and finished in the metadata, whatever
 has been acknowledged is there, and what a read gives is what was written. In the end, when the store works again:
 everything is copied and served, retention has its way, and after `tier repair` there is nothing in the bucket that
-nobody knows of.
+no one knows of.
 
 `STRATALOG_SEED` begins with that seed; a failing test names its own.
 """

@@ -34,7 +34,7 @@ _CONFIG = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where the remote tier is, and how a broker and the command are told."""
+    """Where the remote tier is, and how a broker and the command get it."""
 
     url: str
     options: dict[str, str]

@@ -23,8 +23,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredStory]:
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
         "group.initial.rebalance.delay.ms": "0",
     }
-    with TieredStory(tmp_path_factory.mktemp("transactions"), settings=settings) as told:
-        yield told
+    with TieredStory(tmp_path_factory.mktemp("transactions"), settings=settings) as reported:
+        yield reported
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Stories of a tiered topic, told so that a test reads as what happens:
+"""Stories of a tiered topic, written so that a test reads as what happens:
 
     with TieredStory(tmp_path) as story:
         topic = story.create_topic("a", batches_per_segment=1)

@@ -1,7 +1,7 @@
-"""What happens to one partition of a tiered topic, and what is so: the words that `tiered_story` is told in.
+"""What happens to one partition of a tiered topic, and what is so: the words of `tiered_story`.
 
 Every batch takes most of one MiB, the smallest segment that a topic may have: `batches_per_segment` is then a plain
-`segment.bytes`. What is below the earliest local offset has no file here any more: whoever reads it reads the remote
+`segment.bytes`. What is below the earliest local offset has no file here any more: clients that read it read the remote
 tier.
 """
 

@@ -54,7 +54,7 @@ def test_a_query_sees_one_moment(tmp_path: Path) -> None:
             assert read(places, plans) == list(range(end))
 
 
-def test_what_retention_deletes_meanwhile(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_retention_deletes_concurrently(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     partition = Partition(tmp_path / "data")
     partition.segment(steady(4))
     cluster = LogCluster(partition)

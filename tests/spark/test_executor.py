@@ -19,16 +19,16 @@ pytestmark = pytest.mark.spark
 
 class Counting(Progress):
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.reported: list[object] = []
 
     def begin(self, title: str, total: int) -> None:
-        self.told.append((title, total))
+        self.reported.append((title, total))
 
     def advance(self, amount: int) -> None:
-        self.told.append(amount)
+        self.reported.append(amount)
 
     def end(self) -> None:
-        self.told.append("end")
+        self.reported.append("end")
 
 
 def square(number: int) -> int:
@@ -39,9 +39,9 @@ def test_every_task_gives_its_result_once_and_progress_hears_its_cost(spark: Spa
     progress = Counting()
     results = SparkExecutor(spark).map(square, range(100), title="squares", progress=progress, cost=lambda task: task)
     assert sorted(results) == [number * number for number in range(100)]
-    assert progress.told[0] == ("squares", 4950)
-    assert sorted(told for told in progress.told if isinstance(told, int)) == list(range(100))
-    assert progress.told[-1] == "end"
+    assert progress.reported[0] == ("squares", 4950)
+    assert sorted(reported for reported in progress.reported if isinstance(reported, int)) == list(range(100))
+    assert progress.reported[-1] == "end"
 
 
 def test_no_tasks_are_no_job(spark: SparkSession) -> None:

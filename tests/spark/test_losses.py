@@ -1,4 +1,4 @@
-"""Losses are told of one by one, and added up at the end of a task."""
+"""Losses are reported one by one, and added up at the end of a task."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_kind_of_damage_is_counted(tmp_path: Path, caplog: pytest.LogCaptu
     assert f"in all up to {missing} offsets" in caplog.text
 
 
-def test_a_sealed_segment_that_ends_too_early_is_told_of_with_its_offsets(
+def test_a_sealed_segment_that_ends_too_early_is_reported_with_its_offsets(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is seen when the query is planned, before any task."""

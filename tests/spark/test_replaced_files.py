@@ -29,7 +29,7 @@ TOPIC_ID = uuid.UUID("0123456789abcdef0123456789abcdef")
 
 
 class Query:
-    """Plans when it is made, reads when it is told to."""
+    """Plans when it is made, reads when it is asked to."""
 
     def __init__(self, root: Path | None, topic: str, fs: FileSystem | None = None, **more: str) -> None:
         where = {} if root is None else {"path": str(root)}
@@ -292,7 +292,7 @@ def test_a_replaced_file_of_a_topic_without_an_id_is_a_loss(tmp_path: Path) -> N
         query.rows()
 
 
-def test_a_segment_that_retention_deletes_meanwhile_is_a_loss(tmp_path: Path) -> None:
+def test_a_segment_that_retention_deletes_concurrently_is_a_loss(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
     bases = [partition.segment(steady(4)) for _ in range(3)]
     query = Query(tmp_path, "orders")

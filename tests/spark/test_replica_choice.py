@@ -128,8 +128,8 @@ def test_what_is_chosen_is_what_was_committed(seed: int) -> None:
     assert not got or got[-1] < end
     for offset in set(range(end)) - set(got):  # no replica has it, or shows that it was committed
         assert not any(each.start <= offset < known_end(each) for each in replicas)
-    told = read(LeaderEnd(partition.epoch, len(partition.committed)))
-    assert told == sorted(set(told))
+    reported = read(LeaderEnd(partition.epoch, len(partition.committed)))
+    assert reported == sorted(set(reported))
 
 
 def replica(

@@ -209,7 +209,7 @@ def test_importing_the_package_is_cheap() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_second_session_in_the_same_jvm_can_be_told_of_the_source_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_second_session_in_the_same_jvm_can_be_reported_the_source_too(spark: SparkSession, tmp_path: Path) -> None:
     partition = Partition(tmp_path)
     partition.segment([Batch([T0, T0 + 1])])
     other = spark.newSession()

@@ -64,7 +64,7 @@ def test_the_daemon_goes_on_with_its_output_after_a_module_that_could_not_be_loa
     stdout = os.fstat(1)
     worker_daemon._load_ahead()
     assert os.fstat(1) == stdout or (os.fstat(1).st_dev, os.fstat(1).st_ino) == (stdout.st_dev, stdout.st_ino)
-    assert set(os.listdir("/proc/self/fd")) <= descriptors  # others' may be closed meanwhile
+    assert set(os.listdir("/proc/self/fd")) <= descriptors  # others' may be closed concurrently
     monkeypatch.undo()
     worker_daemon._load_ahead()
     assert split_rows.settle_worker.cache_info().currsize == 1

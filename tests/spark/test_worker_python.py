@@ -1,4 +1,4 @@
-"""A session that somebody made without a word about workers: its queries run, and a mistake is told in a line."""
+"""A session that somebody made without a word about workers: its queries run, and a mistake is reported in a line."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Issued:
 
 
 class Authority:
-    """Signs for one day; whoever trusts `pem` trusts what it signed."""
+    """Signs for one day; any client that trusts `pem` trusts what it signed."""
 
     def __init__(self, name: str = "test authority") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())

@@ -12,7 +12,7 @@ import pytest
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Files in PEM; whoever trusts `certificate` trusts the server."""
+    """Files in PEM; any client that trusts `certificate` trusts the server."""
 
     certificate: Path
     key: Path

@@ -80,14 +80,14 @@ def served(
 ) -> Iterator[Server]:
     """Run the broker `name` on one file of settings. `address`: its listeners by protocol; by default a plain one.
 
-    `advertised` is what clients are told instead of the plain address. `users` are SCRAM users as
+    `advertised` is what clients get instead of the plain address. `users` are SCRAM users as
     `kafka-storage format --add-scram` takes them.
     """
     address = dict(address or {"PLAINTEXT": f"127.0.0.1:{free_port()}"})
-    told = address | ({"PLAINTEXT": advertised} if advertised else {})
+    reported = address | ({"PLAINTEXT": advertised} if advertised else {})
     listeners = {
         "listeners": ",".join(f"{protocol}://{where}" for protocol, where in address.items()),
-        "advertised.listeners": ",".join(f"{protocol}://{where}" for protocol, where in told.items()),
+        "advertised.listeners": ",".join(f"{protocol}://{where}" for protocol, where in reported.items()),
     }
     config = {**SETTINGS, **(settings or {}), **listeners}
     with _ours(directory, config, users) if name == OURS else _kafka(directory, config, users):

@@ -192,7 +192,7 @@ class KraftCluster:
             self.controllers[node] = controller
 
     def broker_properties(self, node: int, port: int, data_dir: Path) -> dict[str, str]:
-        """Return the settings that a broker of this cluster has, whoever made it."""
+        """Return the settings that a broker of this cluster has, whichever way it was made."""
         return {
             "process.roles": "broker",
             "node.id": str(node),

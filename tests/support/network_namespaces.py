@@ -66,7 +66,7 @@ class NetworkOfNodes:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Put the calling thread on the network, and every thread and process that it starts meanwhile."""
+        """Put the calling thread on the network, and every thread and process that it starts in the block."""
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         try:
             hub = os.open(f"/run/netns/{self._hub}", os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Ports for servers that are told theirs before they start.
+"""Ports for servers that get theirs before they start.
 
 A port that the kernel picked a moment ago may be picked again, by any other process, until the server has bound it.
 These lie below the range that the kernel picks from, and each test process has blocks of them to itself.

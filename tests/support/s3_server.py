@@ -194,7 +194,7 @@ class S3Server:
         self._process = None
 
     def __enter__(self) -> S3Server:
-        """Start; on other ports when somebody has taken one of these meanwhile."""
+        """Start; on other ports when somebody has taken one of these concurrently."""
         for _ in range(_STARTS - 1):
             try:
                 return self.start()

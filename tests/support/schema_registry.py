@@ -34,13 +34,13 @@ def schema_registry(
                 found = subjects.get(f"{words[1]}/{words[3]}")
             if found is None:
                 return self.answer(404, {"error_code": 40403, "message": "Schema not found"})
-            told = {key: value for key, value in found.items() if key != "serialized"}
+            reported = {key: value for key, value in found.items() if key != "serialized"}
             if parts.query == "format=serialized":
-                told["schema"] = found["serialized"]
-            return self.answer(200, told)
+                reported["schema"] = found["serialized"]
+            return self.answer(200, reported)
 
-        def answer(self, status: int, told: Any) -> None:
-            body = json.dumps(told).encode()
+        def answer(self, status: int, reported: Any) -> None:
+            body = json.dumps(reported).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(body)))

@@ -1,4 +1,4 @@
-"""A KRaft cluster in which nobody comes in without proof: TLS everywhere, users, and the StandardAuthorizer.
+"""A KRaft cluster in which no one comes in without proof: TLS everywhere, users, and the StandardAuthorizer.
 
 Brokers prove themselves at controllers and at each other either by passwords within TLS (`SASL_SSL`: PLAIN at the
 controllers, SCRAM among brokers; `SCRAM`: SCRAM everywhere, KIP-900) or by certificates (`SSL`). Clients always come in

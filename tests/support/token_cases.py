@@ -247,103 +247,103 @@ def _principal(who: str | tuple[str, str]) -> dict[str, str]:
 
 def story(plain: str, sasl: str, lag_s: float = 0.0) -> list[str]:
     """The whole story of a broker with a secret."""
-    told = Story(plain, sasl, lag_s)
+    reported = Story(plain, sasl, lag_s)
     try:
-        _tell(told)
+        _tell(reported)
     finally:
-        told.close()
-    return told.said
+        reported.close()
+    return reported.said
 
 
 def story_without_tokens(plain: str, sasl: str, lag_s: float = 0.0) -> list[str]:
     """What a broker without a secret says."""
-    told = Story(plain, sasl, lag_s)
+    reported = Story(plain, sasl, lag_s)
     try:
         for who in ("ANONYMOUS", "alice"):
-            told.create(who)
-            told.create(who, renewers=(("Group", "g"),))
-            told.create(who, owner="bob")
-            told.renew(who, "unknown", 1)
-            told.expire(who, "unknown", -1)
-            told.describe(who)
+            reported.create(who)
+            reported.create(who, renewers=(("Group", "g"),))
+            reported.create(who, owner="bob")
+            reported.renew(who, "unknown", 1)
+            reported.expire(who, "unknown", -1)
+            reported.describe(who)
     finally:
-        told.close()
-    return told.said
+        reported.close()
+    return reported.said
 
 
-def _tell(told: Story) -> None:
+def _tell(reported: Story) -> None:
     for version in (1, 2, 3):
-        told.create("ANONYMOUS", version)
-        told.describe("ANONYMOUS", None, version)
+        reported.create("ANONYMOUS", version)
+        reported.describe("ANONYMOUS", None, version)
     for version in (1, 2):
-        told.renew("ANONYMOUS", "unknown", -1, version)
-        told.expire("ANONYMOUS", "unknown", -1, version)
-    told.describe("alice")
-    told.create("alice", 1, "first", renewers=("bob", "bob"))
-    told.create("alice", 2, "second", lifetime=2 * DAY_MS)
-    told.create("alice", 3, "third", lifetime=600_000, renewers=("carol",))
-    told.create("bob", 3, "of bob", lifetime=0)
-    told.create("alice", 3, lifetime=100 * DAY_MS)
-    told.create("alice", renewers=("bob", ("Group", "g")))
-    told.create("alice", renewers=(("user", "bob"),))
-    told.create("alice", renewers=(("User", ""),))
-    told.create("alice", owner="bob")
-    told.create("alice", owner="alice")
-    told.create("alice", owner="")
-    told.create("alice", owner=("Group", "alice"))
-    told.create("alice", owner=("User", "bob"), renewers=(("Group", "g"),))
-    told.create("admin", 3, "for bob", owner="bob", renewers=("carol",))
-    told.create("admin", 3, "for a group", owner=("Group", "g"))
-    told.allow("alice", _CREATE_TOKENS, _USER, "User:carol")
-    told.create("alice", 3, "for carol", owner="carol")
-    told.create("alice", owner="dave")
-    told.wait()
+        reported.renew("ANONYMOUS", "unknown", -1, version)
+        reported.expire("ANONYMOUS", "unknown", -1, version)
+    reported.describe("alice")
+    reported.create("alice", 1, "first", renewers=("bob", "bob"))
+    reported.create("alice", 2, "second", lifetime=2 * DAY_MS)
+    reported.create("alice", 3, "third", lifetime=600_000, renewers=("carol",))
+    reported.create("bob", 3, "of bob", lifetime=0)
+    reported.create("alice", 3, lifetime=100 * DAY_MS)
+    reported.create("alice", renewers=("bob", ("Group", "g")))
+    reported.create("alice", renewers=(("user", "bob"),))
+    reported.create("alice", renewers=(("User", ""),))
+    reported.create("alice", owner="bob")
+    reported.create("alice", owner="alice")
+    reported.create("alice", owner="")
+    reported.create("alice", owner=("Group", "alice"))
+    reported.create("alice", owner=("User", "bob"), renewers=(("Group", "g"),))
+    reported.create("admin", 3, "for bob", owner="bob", renewers=("carol",))
+    reported.create("admin", 3, "for a group", owner=("Group", "g"))
+    reported.allow("alice", _CREATE_TOKENS, _USER, "User:carol")
+    reported.create("alice", 3, "for carol", owner="carol")
+    reported.create("alice", owner="dave")
+    reported.wait()
     for who in ("alice", "bob", "carol", "dave", "admin"):
         for owners in (None, (), ("alice",), ("bob", "carol"), ("nobody",)):
-            told.describe(who, owners)
+            reported.describe(who, owners)
     for version in (1, 2):
-        told.describe("alice", None, version)
-    told.allow("dave", _DESCRIBE_TOKENS, _USER, "User:alice")
-    told.allow("erin", _DESCRIBE, _TOKEN, told.secrets["of bob"][0])
+        reported.describe("alice", None, version)
+    reported.allow("dave", _DESCRIBE_TOKENS, _USER, "User:alice")
+    reported.allow("erin", _DESCRIBE, _TOKEN, reported.secrets["of bob"][0])
     for who in ("dave", "erin"):
-        told.describe(who)
-        told.describe(who, ("alice",))
+        reported.describe(who)
+        reported.describe(who, ("alice",))
     for who in ("alice", "bob", "carol", "admin"):
-        told.renew(who, "first", 3_600_000)
-        told.expire(who, "second", 1_800_000)
-        told.renew(who, "for bob", -1)
-        told.expire(who, "for carol", 7_200_000)
+        reported.renew(who, "first", 3_600_000)
+        reported.expire(who, "second", 1_800_000)
+        reported.renew(who, "for bob", -1)
+        reported.expire(who, "for carol", 7_200_000)
     for period in (-1, 0, 60_000, DAY_MS, 30 * DAY_MS):
-        told.renew("alice", "first", period, 1)
-        told.renew("alice", "third", period)
-    told.renew("alice", "unknown", -1)
-    told.expire("alice", "unknown", -1)
-    told.renew("alice", "", -1)
-    told.wait()
+        reported.renew("alice", "first", period, 1)
+        reported.renew("alice", "third", period)
+    reported.renew("alice", "unknown", -1)
+    reported.expire("alice", "unknown", -1)
+    reported.renew("alice", "", -1)
+    reported.wait()
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         who = f"{mechanism} first"
-        told.create(who)
-        told.renew(who, "first", -1)
-        told.expire(who, "first", -1)
-        told.describe(who)
-    _fail_to_log_in(told)
-    told.expire("alice", "third", 0)
+        reported.create(who)
+        reported.renew(who, "first", -1)
+        reported.expire(who, "first", -1)
+        reported.describe(who)
+    _fail_to_log_in(reported)
+    reported.expire("alice", "third", 0)
     time.sleep(0.01)
-    told.wait()
-    told.renew("alice", "third", 60_000)
-    told.expire("alice", "third", 60_000)
-    told.renew("bob", "third", 60_000)
-    told.describe("alice")
-    told.expire("alice", "third", -1, 1)
-    told.renew("alice", "third", 60_000)
-    told.expire("bob", "first", -1)
-    told.wait()
-    told.expire("bob", "first", -1)
-    told.describe("admin")
+    reported.wait()
+    reported.renew("alice", "third", 60_000)
+    reported.expire("alice", "third", 60_000)
+    reported.renew("bob", "third", 60_000)
+    reported.describe("alice")
+    reported.expire("alice", "third", -1, 1)
+    reported.renew("alice", "third", 60_000)
+    reported.expire("bob", "first", -1)
+    reported.wait()
+    reported.expire("bob", "first", -1)
+    reported.describe("admin")
 
 
-def _fail_to_log_in(told: Story) -> None:
-    id_, secret = told.secrets["first"]
+def _fail_to_log_in(reported: Story) -> None:
+    id_, secret = reported.secrets["first"]
     password = b64encode(secret).decode()
     for sasl in (
         Sasl("SCRAM-SHA-256", id_, password),
@@ -353,7 +353,7 @@ def _fail_to_log_in(told: Story) -> None:
         Sasl("SCRAM-SHA-512", "alice", "alice-secret", by_token=True),
         Sasl("PLAIN", id_, password, by_token=True),
     ):
-        with Wire(told._sasl) as wire:
+        with Wire(reported._sasl) as wire:
             answer = log_in(wire, sasl)
             what = "alice" if sasl.username == "alice" else "its id" if sasl.username == id_ else "another id"
-            told.said.append(f"{sasl.mechanism} {what} {sasl.by_token}: {answer.error_code} {answer.error_message}")
+            reported.said.append(f"{sasl.mechanism} {what} {sasl.by_token}: {answer.error_code} {answer.error_message}")

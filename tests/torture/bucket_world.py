@@ -4,7 +4,7 @@ Invariants, after every step of a life:
 
 1. Who owns the bucket serves every record that it acknowledged and did not expire, with its value; where the topic was
    compacted, the newest of each key, and nothing that was never there.
-2. Nobody else takes a segment away or adds one.
+2. No one else takes a segment away or adds one.
 3. Of a bulk write all rows are there at offsets that follow each other, or none; those that were reported are there.
 
 Nothing here is concurrent: a seed is a story. What runs at the same time in the world is a writer that was killed at
@@ -82,7 +82,7 @@ class EventLog(MemoryMetadataLog):
 
 
 class Node(World):
-    """A broker of a cluster on a data directory of its own. `acked` is what it has told producers, by offset."""
+    """A broker of a cluster on a data directory of its own. `acked`: what it has acknowledged, by offset."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Node(World):
         self.is_compacted = False
         #: Whether somebody else may have expired what its metadata name, since it was the owner or was restored.
         self.is_stale = False
-        #: Restored from the bucket, which nobody else has had since.
+        #: Restored from the bucket, which no one else has had since.
         self.is_fresh = False
         path.mkdir(exist_ok=True)
         super().__init__(path, CONFIG, store=store, clock=clock)
@@ -126,7 +126,7 @@ class Node(World):
         return manager
 
     def kill(self) -> None:
-        """End the process as it is, and start another one; nobody is told that it stopped."""
+        """End the process as it is, and start another one; without reporting that it stopped."""
         self.faults.heal()
         self.rsm._ownership = None
         self.restart(crashed=True)
@@ -149,7 +149,7 @@ class Node(World):
     def lose_tail(self, at: int) -> None:
         """A crash of the machine takes what was not flushed: never acknowledged as such."""
         self.log.truncate_to(at)
-        self.acked = {offset: told for offset, told in self.acked.items() if offset < at}
+        self.acked = {offset: reported for offset, reported in self.acked.items() if offset < at}
         self.kill()
 
     def serve(self) -> dict[int, tuple[bytes, bytes]]:
@@ -177,7 +177,7 @@ class Node(World):
 
     def expect_acknowledged(self) -> None:
         start = self.log.log_start_offset
-        wanted = {offset: told for offset, told in self.acked.items() if offset >= start}
+        wanted = {offset: reported for offset, reported in self.acked.items() if offset >= start}
         found = self.serve()
         if not self.is_compacted:
             assert found == wanted, _difference(found, wanted)
@@ -390,8 +390,8 @@ class BucketLife:
         assert all("never finished" in problem for problem in plan.problems), plan.problems
         found = node.serve()
         assert sorted(found) == list(range(node.log.log_start_offset, node.log.log_end_offset))
-        for offset, told in found.items():
-            assert told in self.ever[offset], f"{offset} was never given to {told}"
+        for offset, reported in found.items():
+            assert reported in self.ever[offset], f"{offset} was never given to {reported}"
         node.acked, node.is_fresh = found, takes_over
 
     def has_topic(self) -> bool:
@@ -566,10 +566,10 @@ class BucketLife:
     # --- the model ----------------------------------------------------------------------------------------------------
 
     def remember(self) -> None:
-        """All that any node was ever told, by offset."""
+        """All that any node was ever sent, by offset."""
         for node in self.nodes:
-            for offset, told in node.acked.items():
-                self.ever.setdefault(offset, set()).add(told)
+            for offset, reported in node.acked.items():
+                self.ever.setdefault(offset, set()).add(reported)
 
     def is_owner(self, node: Node) -> bool:
         """Whether the newest generation names the process of this node."""

@@ -55,29 +55,31 @@ class Knowledge(NamedTuple):
     next_producer: int
 
 
-def live(plan: Plan, told: Connection) -> None:
-    """Start, look, work, and stop cleanly if nobody kills it before."""
+def live(plan: Plan, reported: Connection) -> None:
+    """Start, look, work, and stop cleanly if no one kills it before."""
     logging.disable(logging.CRITICAL)
     try:
-        _live(plan, told)
+        _live(plan, reported)
     except BaseException:
-        told.send(("error", traceback.format_exc()))
+        reported.send(("error", traceback.format_exc()))
         os._exit(3)
-    told.close()
+    reported.close()
     os._exit(0)  # nothing else of the process that this one was forked from is to end
 
 
-def _live(plan: Plan, told: Connection) -> None:
+def _live(plan: Plan, reported: Connection) -> None:
     chance = random.Random(plan.seed)
-    world = World(plan.dirs, plan.topics, fs=REAL_FILESYSTEM, clock=SYSTEM_CLOCK, properties=PROPERTIES, tell=told.send)
+    world = World(
+        plan.dirs, plan.topics, fs=REAL_FILESYSTEM, clock=SYSTEM_CLOCK, properties=PROPERTIES, tell=reported.send
+    )
     manager = world.start()
     seen = 0
     for partition in world.partitions():
         if partition.failure is None:
-            told.send(("found", (partition.topic, partition.partition), look_at(partition, chance)))
+            reported.send(("found", (partition.topic, partition.partition), look_at(partition, chance)))
             seen += 1
-    told.send(("ready", seen, _offline(world)))
-    knowledge: Knowledge = told.recv()
+    reported.send(("ready", seen, _offline(world)))
+    knowledge: Knowledge = reported.recv()
     work = Work(
         world,
         chance,
@@ -94,7 +96,7 @@ def _live(plan: Plan, told: Connection) -> None:
         work.step()
         steps += 1
     manager.close()
-    told.send(("closed", _offline(world)))
+    reported.send(("closed", _offline(world)))
 
 
 def _offline(world: World) -> dict[str, str]:
@@ -102,14 +104,14 @@ def _offline(world: World) -> dict[str, str]:
     return {path.name: reason for path, reason in world.manager.dirs.offline.items()}
 
 
-def repair_and_tell(dirs: list[Path], told: Connection) -> None:
-    """`fsck --repair`, told what it found; nothing on a disk that is full."""
+def repair_and_tell(dirs: list[Path], reported: Connection) -> None:
+    """`fsck --repair`, given what it found; nothing on a disk that is full."""
     logging.disable(logging.CRITICAL)
     try:
-        told.send(("repaired", repair(dirs)))
+        reported.send(("repaired", repair(dirs)))
     except OSError as error:
-        told.send(("repaired", [] if error.errno == 28 else [traceback.format_exc()]))
+        reported.send(("repaired", [] if error.errno == 28 else [traceback.format_exc()]))
     except BaseException:
-        told.send(("error", traceback.format_exc()))
-    told.close()
+        reported.send(("error", traceback.format_exc()))
+    reported.close()
     os._exit(0)

@@ -1,7 +1,7 @@
 """Events of a life, in the order in which they happened, and the models that follow them.
 
 A life that runs in a process of its own sends its events through a pipe: what was sent before the process was killed
-is there, and an attempt is told before it is made.
+is there, and an attempt is reported before it is made.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Models:
         self.topics[name].generation += 1
         self._begin(self.topics[name])
 
-    def end_told(self, partition: tuple[str, int], producer: int, offset: int, aborted: bool) -> None:
+    def end_reported(self, partition: tuple[str, int], producer: int, offset: int, aborted: bool) -> None:
         self.partitions[partition].ended(producer, offset, aborted=aborted)
 
     def counted(self, what: str, number: int = 1) -> None:

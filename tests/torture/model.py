@@ -92,10 +92,10 @@ class PartitionModel:
         self.acked: dict[int, Sent] = {}
         #: Every record that ever stood at an offset.
         self.history: dict[int, set[Sent]] = {}
-        #: Attempts of which nobody knows what became of them.
+        #: Attempts of which no one knows what became of them.
         self.pending: dict[int, Batch] = {}
         self.aborted: set[int] = set()
-        #: Transactions whose end nobody knows.
+        #: Transactions whose end no one knows.
         self.undecided: set[int] = set()
         #: Offsets that cannot be read any more.
         self.damaged: set[int] = set()
@@ -158,7 +158,7 @@ class PartitionModel:
         self.undecided.update(producer.open_offsets)
 
     def ending(self, producer: int) -> None:
-        """The transaction is about to end: until `ended`, nobody knows how."""
+        """The transaction is about to end: until `ended`, no one knows how."""
         known = self.producers[producer]
         self.undecided.update(known.open_offsets)
         known.end_is_in_doubt = known.end_is_in_doubt or known.end_is_unknown

@@ -48,25 +48,25 @@ class SmallDiskStory(Story):
         kill_early = chance.random() < 0.2
         kill_after = chance.uniform(0, 0.15) if kill_early else chance.uniform(0, 0.7)
         was_clean = False
-        with _process(live, plan) as (process, told):
+        with _process(live, plan) as (process, reported):
             kill_at = time.monotonic() + kill_after if kill_early else None
             killed = False
             while True:
                 wait = _SILENCE_SECONDS if kill_at is None or killed else kill_at - time.monotonic()
-                if kill_at is not None and not killed and (wait <= 0 or not told.poll(wait)):
+                if kill_at is not None and not killed and (wait <= 0 or not reported.poll(wait)):
                     os.kill(process.pid, signal.SIGKILL)
                     killed = True
                     continue
-                if kill_at is None and not told.poll(wait):
+                if kill_at is None and not reported.poll(wait):
                     raise Violation(f"a life tells nothing for {_SILENCE_SECONDS} seconds")
                 try:
-                    message = told.recv()
+                    message = reported.recv()
                 except (EOFError, OSError):
                     break
                 was_clean = self._take(message) or was_clean
                 if message[0] == "ready":
                     with suppress(OSError):  # it was killed
-                        told.send(self._knowledge())
+                        reported.send(self._knowledge())
                     if kill_at is None and plan.steps is None:
                         kill_at = time.monotonic() + kill_after
             process.join()
@@ -108,9 +108,9 @@ class SmallDiskStory(Story):
             raise Violation(f"offline without a full disk: {others}")
 
     def repair(self) -> list[str]:
-        with _process(repair_and_tell, self.dirs) as (process, told):
+        with _process(repair_and_tell, self.dirs) as (process, reported):
             try:
-                what, found = told.recv()
+                what, found = reported.recv()
             except EOFError:
                 process.join()
                 raise Violation(f"fsck ended with {process.exitcode}") from None
@@ -149,17 +149,17 @@ class SmallDiskStory(Story):
 @contextmanager
 def _process(target: Callable[..., None], what: object) -> Iterator[tuple[Any, Connection]]:
     """A process that runs `target(what, pipe)`, and the end of the pipe to listen to."""
-    told, tells = _CONTEXT.Pipe()
+    reported, tells = _CONTEXT.Pipe()
     process = _CONTEXT.Process(target=target, args=(what, tells), daemon=True)
     process.start()
     tells.close()
     try:
-        yield process, told
+        yield process, reported
     finally:
         if process.exitcode is None:
             process.kill()
         process.join()
-        told.close()
+        reported.close()
 
 
 def live_on_a_small_disk(root: Path, seed: int, lives: int) -> Counter[str]:

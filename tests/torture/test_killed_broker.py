@@ -1,4 +1,4 @@
-"""Clients of all kinds at work while their broker is killed: nothing that they were told may turn out untrue.
+"""Clients of all kinds at work while their broker is killed: no answer may turn out untrue.
 
 `STRATALOG_TORTURE_LIVES` (default 20) is how many stories `-m soak` lives, from `STRATALOG_TORTURE_SEED` on.
 """
@@ -20,7 +20,7 @@ KILLS = 3
 
 @pytest.mark.soak
 @pytest.mark.timeout(24 * 3600)
-def test_what_clients_were_told_holds_over_kills(tmp_path: Path) -> None:
+def test_what_clients_were_promised_holds_over_kills(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     for seed in range(SEED, SEED + STORIES):
         print(f"seed {seed}", flush=True)

@@ -1,6 +1,6 @@
 """One life of a broker's log directories: a start, a look at everything, random work, and an end.
 
-What is done is told by events (`journal`); nothing here knows what must be. `Work` is the same in the test's own
+What is done is reported by events (`journal`); nothing here knows what must be. `Work` is the same in the test's own
 process on a lossy file system, and in a process of its own on a small real one.
 """
 
@@ -296,7 +296,7 @@ class Work:
             return
         self._of(partition)[number].open_offsets = []
         self._world.tell(
-            Event("end_told", None, ((partition.topic, partition.partition), number, info.first_offset, aborted))
+            Event("end_reported", None, ((partition.topic, partition.partition), number, info.first_offset, aborted))
         )
 
     # --- everything else ------------------------------------------------------------------------------------------

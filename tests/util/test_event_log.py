@@ -166,7 +166,7 @@ def test_the_process_writes_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_python_itself_would_print_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that an error ends, an error that nobody can catch, and a warning: a document each."""
+    """A thread that an error ends, an error that no one can catch, and a warning: a document each."""
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     before = threading.excepthook, sys.unraisablehook, warnings.showwarning

@@ -28,7 +28,7 @@ def test_the_block_that_was_asked_for_longest_ago_goes_first() -> None:
     ahead.close()
 
 
-def test_a_failure_is_told_and_forgotten() -> None:
+def test_a_failure_is_reported_and_forgotten() -> None:
     ahead: ReadAhead[int] = ReadAhead("test", threads=1, kept_max=2)
 
     def fail() -> bytes:

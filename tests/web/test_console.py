@@ -177,8 +177,8 @@ def test_without_a_login_nothing_is_shown_where_one_is_needed(secured: tuple[Bro
     page = client.get(path)
     assert page.status == 303
     assert page.headers["location"].startswith("/login?next=")
-    told = client.get("/api/overview" if path == "/" else f"/api{path}")
-    assert (told.status, told.json) == (401, {"error": "a login is needed"})
+    reported = client.get("/api/overview" if path == "/" else f"/api{path}")
+    assert (reported.status, reported.json) == (401, {"error": "a login is needed"})
 
 
 def test_access_rules_decide_what_a_user_sees(secured: tuple[Broker, str]) -> None:
@@ -199,8 +199,8 @@ def test_access_rules_decide_what_a_user_sees(secured: tuple[Broker, str]) -> No
 def test_users_of_plain_get_in_too_and_programs_by_basic(secured: tuple[Broker, str]) -> None:
     assert logged_in(secured[1], "bob", "builder").get("/api/topics").json["topics"] == []
     basic = b64encode(b"alice:alice-secret").decode()
-    told = Client(secured[1]).get("/api/topics", Authorization=f"Basic {basic}")
-    assert [topic["name"] for topic in told.json["topics"]] == ["orders"]
+    reported = Client(secured[1]).get("/api/topics", Authorization=f"Basic {basic}")
+    assert [topic["name"] for topic in reported.json["topics"]] == ["orders"]
 
 
 @pytest.mark.parametrize(
@@ -305,8 +305,8 @@ def test_a_form_needs_the_token_of_its_session(plain: Client) -> None:
 def test_a_change_from_another_site_is_refused(plain: Client, headers: dict[str, str]) -> None:
     token = plain.form_token("/topics/orders/produce")
     assert _produce(plain, headers, form_token=token).status == 403
-    told = plain.ask("POST", "/api/topics/orders/produce", "{}", Content_Type="application/json", **headers)
-    assert told.status == 403
+    reported = plain.ask("POST", "/api/topics/orders/produce", "{}", Content_Type="application/json", **headers)
+    assert reported.status == 403
 
 
 def test_json_of_a_form_of_another_site_is_refused(plain: Client) -> None:
@@ -315,7 +315,7 @@ def test_json_of_a_form_of_another_site_is_refused(plain: Client) -> None:
     assert "appended to orders-0" in done.json["done"]
 
 
-def test_a_console_is_read_only_unless_told_otherwise(secured: tuple[Broker, str], tmp_path: Path) -> None:
+def test_a_console_is_read_only_by_default_otherwise(secured: tuple[Broker, str], tmp_path: Path) -> None:
     broker, web = _serve(tmp_path)
     try:
         broker.create_topic("orders")
@@ -422,10 +422,10 @@ def test_every_field_answers_bad_input_beside_itself(plain: Client) -> None:
     for path, name in listed:
         for text in _BAD:
             query = urllib.parse.urlencode({name: text, "id": "g"} if path == "/api/group" else {name: text})
-            told = plain.get(f"{path}?{query}")
-            assert told.status in (200, 400, 404), (path, name, text, told.text)
-            if told.status == 400:
-                assert list(told.json["errors"]) == [name]
+            reported = plain.get(f"{path}?{query}")
+            assert reported.status in (200, 400, 404), (path, name, text, reported.text)
+            if reported.status == 400:
+                assert list(reported.json["errors"]) == [name]
 
 
 def test_an_error_stands_beside_its_field(plain: Client) -> None:
@@ -477,10 +477,10 @@ def test_values_that_the_broker_refuses_are_said_beside_their_field(plain: Clien
     assert post("/topics/orders/produce", form="hex", value="zz").json["errors"].keys() == {"value"}
     assert post("/topics/orders/produce", headers="no sign").json["errors"].keys() == {"headers"}
     assert post("/topics/orders/settings", key="nothing").json["errors"].keys() == {"key"}
-    told = post("/topics/orders/settings", key="retention.ms", value="x", was="604800000")
-    assert told.json["errors"].keys() == {"value"}
-    told = post("/topics/orders/settings", key="retention.ms", value="1", was="2")
-    assert told.status == 409
+    reported = post("/topics/orders/settings", key="retention.ms", value="x", was="604800000")
+    assert reported.json["errors"].keys() == {"value"}
+    reported = post("/topics/orders/settings", key="retention.ms", value="1", was="2")
+    assert reported.status == 409
     assert post("/security/users", user="u").json["errors"].keys() == {"password"}
     assert post("/security/acls", principal="nobody", name="x").json["errors"].keys() == {"principal"}
     assert post("/security/acls", principal="User:u", name="x").json["errors"].keys() == {"principal"}
@@ -618,9 +618,9 @@ def test_a_hundred_thousand_segments_are_drawn_as_few_blocks() -> None:
         (b"\xff", "text", "\\xff", "text"),
     ],
 )
-def test_bytes_are_shown_as_what_they_are(data: bytes | None, form: str, text: str | None, told: str) -> None:
+def test_bytes_are_shown_as_what_they_are(data: bytes | None, form: str, text: str | None, reported: str) -> None:
     found = shown(data, form)
-    assert (found["text"], found["format"]) == (text, told)
+    assert (found["text"], found["format"]) == (text, reported)
 
 
 def test_text_that_is_cut_within_a_character_stays_text() -> None:
@@ -685,7 +685,7 @@ def test_repeats_of_an_event_are_one_line() -> None:
     }
 
 
-def test_lag_in_time_is_told_of_both_tiers(tmp_path: Path) -> None:
+def test_lag_in_time_is_reported_both_tiers(tmp_path: Path) -> None:
     """Of a group that read nothing: its next records are remote, local, and in a partition that is gone."""
     clock = SYSTEM_CLOCK
     broker, web = _serve(
@@ -761,9 +761,9 @@ def test_records_that_swell_are_looked_at_within_bounds(
             partition.append(build_batch([Record(0, 1, None, b"x" * 100_000)], codec=Codec.ZSTD))
         monkeypatch.setattr("stratalog.web.pages.records._DECOMPRESSED_MAX", 1_000_000)
         for query in ("count=200", "count=5&contains=x", "count=200&start=oldest"):
-            told = Client(web.url).get(f"/api/topics/swelling/messages?{query}").json
-            assert len(told["records"]) <= 10
-            assert told["problems"] == []
+            reported = Client(web.url).get(f"/api/topics/swelling/messages?{query}").json
+            assert len(reported["records"]) <= 10
+            assert reported["problems"] == []
     finally:
         web.close()
         broker.close()

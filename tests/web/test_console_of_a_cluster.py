@@ -34,7 +34,7 @@ from stratalog.wire.metadata_records import (
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 HERE, THERE = 7, 8
-#: `orders` has a partition here, one on the other broker and one that nobody leads; `far` is there alone.
+#: `orders` has a partition here, one on the other broker and one that no one leads; `far` is there alone.
 TOPICS = {"orders": (HERE, THERE, -1), "far": (THERE,), "__consumer_offsets": (HERE,)}
 TOPIC = 2
 
@@ -164,33 +164,33 @@ def test_what_programs_ask_for_works(console: Console, path: str) -> None:
 
 
 def test_a_topic_shows_all_its_partitions_and_its_settings(console: Console) -> None:
-    told = json.loads(console.get("/api/topics/orders")[1])
-    assert told["retentionMs"] == 1000
-    assert [(each["partition"], each["leader"], each["isHere"]) for each in told["rows"]] == [
+    reported = json.loads(console.get("/api/topics/orders")[1])
+    assert reported["retentionMs"] == 1000
+    assert [(each["partition"], each["leader"], each["isHere"]) for each in reported["rows"]] == [
         (0, HERE, True), (1, THERE, False), (2, -1, False),
     ]  # fmt: skip
-    assert "broker 8 leads it" in told["rows"][1]["error"]
+    assert "broker 8 leads it" in reported["rows"][1]["error"]
     html = console.get("/topics/orders")[1]
     assert html.count(">elsewhere<") == 2
 
 
 def test_messages_say_which_partitions_are_not_shown(console: Console) -> None:
-    told = json.loads(console.get("/api/topics/orders/messages")[1])
-    assert told["problems"] == ["Partitions 1, 2 of orders have no replica on this broker, and are not shown."]
+    reported = json.loads(console.get("/api/topics/orders/messages")[1])
+    assert reported["problems"] == ["Partitions 1, 2 of orders have no replica on this broker, and are not shown."]
 
 
 def test_the_controllers_and_brokers_are_shown(console: Console) -> None:
-    told = json.loads(console.get("/api/cluster")[1])
-    assert [each["id"] for each in told["brokers"]] == [HERE, THERE]
-    assert told["controllers"] == [{"id": 100, "isLeader": True, "logEndOffset": 9}]
-    assert any(each["name"] == "node.id" and each["value"] == str(HERE) for each in told["settings"])
+    reported = json.loads(console.get("/api/cluster")[1])
+    assert [each["id"] for each in reported["brokers"]] == [HERE, THERE]
+    assert reported["controllers"] == [{"id": 100, "isLeader": True, "logEndOffset": 9}]
+    assert any(each["name"] == "node.id" and each["value"] == str(HERE) for each in reported["settings"])
 
 
 def test_a_record_is_produced_where_this_broker_leads(console: Console) -> None:
-    status, told = console.post("/api/topics/orders/produce", partition="0", value="hello")
-    assert (status, told["done"]) == (200, "appended to orders-0 at offset 0")
-    status, told = console.post("/api/topics/orders/produce", partition="1", value="hello")
-    assert (status, told["errors"]) == (
+    status, reported = console.post("/api/topics/orders/produce", partition="0", value="hello")
+    assert (status, reported["done"]) == (200, "appended to orders-0 at offset 0")
+    status, reported = console.post("/api/topics/orders/produce", partition="1", value="hello")
+    assert (status, reported["errors"]) == (
         400,
         {"partition": "broker 8 leads orders-1: produce there, or use a client"},
     )
@@ -213,16 +213,16 @@ def test_changes_are_made_by_the_controllers(console: Console) -> None:
 
     console.quorum.answers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = alter
     given = {"key": "retention.ms", "value": "2000", "was": "1000", "act": "set"}
-    status, told = console.post("/api/topics/orders/settings", **given)
-    assert (status, told) == (200, {"done": "retention.ms of orders is now 2000"})
+    status, reported = console.post("/api/topics/orders/settings", **given)
+    assert (status, reported) == (200, {"done": "retention.ms of orders is now 2000"})
     assert changed == [("orders", "2000")]
     assert {each.principal for each in console.quorum.forwarded} == {"User:ANONYMOUS"}
 
 
 def test_what_controllers_do_not_take_is_said(console: Console) -> None:
-    status, told = console.post("/api/security/users", user="alice", password="secret")
+    status, reported = console.post("/api/security/users", user="alice", password="secret")
     assert status == 409
-    assert told["error"].startswith("neither this broker nor its controllers support AlterUserScramCredentials")
+    assert reported["error"].startswith("neither this broker nor its controllers support AlterUserScramCredentials")
 
 
 def test_offsets_are_set_only_where_this_broker_knows_the_ends(console: Console) -> None:
@@ -231,9 +231,9 @@ def test_offsets_are_set_only_where_this_broker_knows_the_ends(console: Console)
     consumer = Consumer({"bootstrap.servers": console.broker.bootstrap_servers, "group.id": "readers"})
     consumer.commit(offsets=[TopicPartition("orders", 0, 1), TopicPartition("orders", 1, 5)], asynchronous=False)
     consumer.close()
-    told = json.loads(console.get("/api/group?id=readers")[1])
-    assert [(each["partition"], each["lag"] is None) for each in told["rows"]] == [(0, False), (1, True)]
-    assert "broker 8 leads it" in told["rows"][1]["note"]
+    reported = json.loads(console.get("/api/group?id=readers")[1])
+    assert [(each["partition"], each["lag"] is None) for each in reported["rows"]] == [(0, False), (1, True)]
+    assert "broker 8 leads it" in reported["rows"][1]["note"]
     path = "/api/group/offsets?" + urllib.parse.urlencode({"id": "readers"})
     given = {"id": "readers", "reset_topic": "orders", "reset_to": "earliest"}
     status, refused = console.post(path, **given)

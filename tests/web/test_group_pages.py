@@ -40,7 +40,7 @@ def get(url: str) -> str:
         return str(answer.read().decode())
 
 
-def told(url: str) -> Any:
+def reported(url: str) -> Any:
     return json.loads(get(f"{url}/api/group?id=g"))
 
 
@@ -52,7 +52,7 @@ def test_a_share_group_shows_members_and_where_it_begins_and_can_be_set_elsewher
         talk.produce("in", 1, 5)
         talk.join("a joins", "g", "a", ["in"])
         talk.until("a has all", "g", "a", 2, has(2))
-        (member,) = told(url)["members"]
+        (member,) = reported(url)["members"]
         assert (member["memberId"], member["assignment"]) == ("a", [{"topic": "in", "partitions": [0, 1]}])
         assert "in: 0, 1" in get(f"{url}/group?id=g")
         talk.beat("a leaves", "g", "a", -1)
@@ -62,7 +62,7 @@ def test_a_share_group_shows_members_and_where_it_begins_and_can_be_set_elsewher
     )
     with urllib.request.urlopen(request, timeout=30) as answer:
         assert answer.status == 200
-    rows = {row["partition"]: (row["committedOffset"], row["lag"]) for row in told(url)["rows"]}
+    rows = {row["partition"]: (row["committedOffset"], row["lag"]) for row in reported(url)["rows"]}
     assert rows[1] == (2, 3)
     page = get(f"{url}/group?id=g")
     assert "Begins at" in page
@@ -80,9 +80,9 @@ def test_a_streams_group_shows_the_tasks_of_its_members(broker: Broker, url: str
         def has_tasks() -> bool:
             answer = talk.beat(f"beat {len(epochs)}", "g", "a", epochs[-1])
             epochs.append(int(answer.member_epoch))
-            return bool(told(url)["members"][0]["assignment"])
+            return bool(reported(url)["members"][0]["assignment"])
 
         wait_until(has_tasks, "the member to have its tasks")
-        (member,) = told(url)["members"]
+        (member,) = reported(url)["members"]
     (task,) = member["assignment"]
     assert (task["topic"].partition(" ")[0], task["partitions"]) == ("task", [0, 1])

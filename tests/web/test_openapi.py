@@ -49,8 +49,8 @@ class Api:
         return answer.status, found
 
     def schema(self, method: str, template: str, status: int) -> dict[str, Any]:
-        told = self.document["paths"][template][method.lower()]["responses"][str(status)]
-        return dict(told["content"]["application/json"]["schema"])
+        reported = self.document["paths"][template][method.lower()]["responses"][str(status)]
+        return dict(reported["content"]["application/json"]["schema"])
 
     def errors(self, schema: dict[str, Any], value: Any) -> list[str]:
         whole = {**schema, "components": self.document["components"]}
@@ -139,8 +139,8 @@ def asked(api: Api) -> Iterator[tuple[str, str, dict[str, str] | None]]:
 
 def test_every_answer_is_as_its_schema_says_and_every_schema_is_met(api: Api) -> None:
     def overview_is_whole() -> bool:
-        told = api.ask("GET", "/api/overview")[1]
-        return bool(told["rates"] and told["requests"] and told["attention"])
+        reported = api.ask("GET", "/api/overview")[1]
+        return bool(reported["rates"] and reported["requests"] and reported["attention"])
 
     wait_until(overview_is_whole, "rates, times of requests and what needs attention")
     wrong, met = [], set[str]()

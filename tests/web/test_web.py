@@ -229,9 +229,9 @@ def test_segments_that_were_copied_are_counted_and_the_status_says_so(served: Se
     while any(one["lagSegments"] for one in json.loads(served.text("api/tier-status"))["partitions"]):
         assert time.monotonic() < end
         time.sleep(0.05)
-    told = json.loads(served.text("api/tier-status"))
-    by_partition = {(one["topic"], one["partition"]): one for one in told["partitions"]}
-    assert told["failing"] == 0
+    reported = json.loads(served.text("api/tier-status"))
+    by_partition = {(one["topic"], one["partition"]): one for one in reported["partitions"]}
+    assert reported["failing"] == 0
     assert set(by_partition) == {("orders", 0), ("orders", 1)}
     one = by_partition["orders", 0]
     assert one["remoteBytes"] == served.value("stratalog_tier_remote_bytes", topic="orders", partition="0")
@@ -240,7 +240,7 @@ def test_segments_that_were_copied_are_counted_and_the_status_says_so(served: Se
     assert plain["reason"] == "disabled"
 
 
-def test_openmetrics_and_gzip_are_given_to_whoever_asks(served: Served) -> None:
+def test_openmetrics_and_gzip_are_given_on_request(served: Served) -> None:
     with served.get("metrics", Accept="application/openmetrics-text; version=1.0.0") as answer:
         assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
         families = _own(parse_openmetrics(str(answer.read(), "utf-8")))
@@ -287,8 +287,8 @@ def test_the_page_takes_nothing_from_elsewhere(served: Served) -> None:
 
 def test_the_overview_agrees_with_the_broker(served: Served) -> None:
     assert json.loads(served.text("api/overview"))["nodeId"] == 1
-    told = json.loads(served.text("api/topics"))
-    topics = {topic["name"]: topic for topic in told["topics"]}
+    reported = json.loads(served.text("api/topics"))
+    topics = {topic["name"]: topic for topic in reported["topics"]}
     assert {"orders", "plain"} <= set(topics)
     assert topics["orders"]["partitions"] == 2
     assert len(json.loads(served.text("api/topics/orders"))["rows"]) == 2
@@ -375,7 +375,7 @@ def test_clients_that_hold_connections_are_closed_and_others_are_served(
     assert "kafka_log_log_size" in served.text("metrics")
 
 
-def test_a_client_that_does_not_read_is_in_nobodys_way(served: Served) -> None:
+def test_a_client_that_does_not_read_is_in_no_ones_way(served: Served) -> None:
     with socket.create_connection(address(served), timeout=TIMEOUT_S) as lazy:
         lazy.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
         assert "kafka_log_log_size" in served.text("metrics")
@@ -424,7 +424,7 @@ def test_the_page_of_metrics_is_that_of_the_declarations() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text() == page()
 
 
-def test_a_page_that_is_not_up_to_date_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_that_is_not_up_to_date_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = tmp_path / "metrics.md"
     old.write_text("old")
     assert documentation(["--check", str(old)]) == 1

@@ -1,4 +1,4 @@
-"""A connection whose exchange fails at any step is not used again: what it answers late is nobody's."""
+"""A connection whose exchange fails at any step is not used again: what it answers late is no one's."""
 
 from __future__ import annotations
 

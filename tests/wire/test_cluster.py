@@ -68,7 +68,7 @@ def create(cluster: Cluster, topic: str) -> None:
     assert int(answer.topics[0].error_code) == 0
 
 
-def test_topics_are_told_with_their_ids_and_leaders(cluster: Cluster) -> None:
+def test_topics_are_reported_with_their_ids_and_leaders(cluster: Cluster) -> None:
     assert "t" in cluster.topics()
     topic = cluster.topics(["t", "nobody"])["t"]
     assert topic.topic_id is not None

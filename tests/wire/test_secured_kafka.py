@@ -61,7 +61,7 @@ def test_who_knows_the_password_is_let_in(secured: Secured, protocol: str, mecha
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_who_does_not_is_told_so_without_the_password(secured: Secured, mechanism: str) -> None:
+def test_who_does_not_is_refused_without_the_password(secured: Secured, mechanism: str) -> None:
     with pytest.raises(AuthenticationError, match="does not let this client in") as raised:
         Cluster(options(secured, "SASL_PLAINTEXT", **login(mechanism, "hunter2")))
     assert secured.address["SASL_PLAINTEXT"] in str(raised.value)

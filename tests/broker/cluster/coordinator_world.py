@@ -193,7 +193,7 @@ class CoordinatorWorld:
             node.published.append((at, self.assigned[at]))
 
     def elect(self, at: TopicPartition, leader: int) -> None:
-        """Let another broker lead; nobody knows yet."""
+        """Let another broker lead; no one knows yet."""
         known = self.assigned[at]
         self.assigned[at] = replace(
             known, leader=leader, leader_epoch=known.leader_epoch + 1, partition_epoch=known.partition_epoch + 1

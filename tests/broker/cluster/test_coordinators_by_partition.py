@@ -109,7 +109,7 @@ def test_what_an_earlier_epoch_has_left_writes_nothing_in_a_later_one(tmp_path: 
     play(tmp_path, work)
 
 
-def test_who_waits_in_a_group_is_told_that_its_coordinator_has_gone(tmp_path: Path) -> None:
+def test_who_waits_in_a_group_is_notified_that_its_coordinator_has_gone(tmp_path: Path) -> None:
     async def work(world: CoordinatorWorld) -> None:
         groups = world.nodes[1].groups
         joins = [asyncio.ensure_future(groups.join(NAMES[0], replace(JOIN, new_member_id=each))) for each in "ab"]
@@ -118,8 +118,8 @@ def test_who_waits_in_a_group_is_told_that_its_coordinator_has_gone(tmp_path: Pa
         await world.turns()
         assert groups.all_groups() == []
         answers = await asyncio.gather(*joins, return_exceptions=True)
-        told = [each if isinstance(each, KafkaError) else each.error for each in answers]  # type: ignore[union-attr]
-        assert [getattr(each, "code", each) for each in told] == [NotCoordinatorError.code] * 2
+        reported = [each if isinstance(each, KafkaError) else each.error for each in answers]  # type: ignore[union-attr]
+        assert [getattr(each, "code", each) for each in reported] == [NotCoordinatorError.code] * 2
 
     play(tmp_path, work)
 
@@ -257,7 +257,7 @@ class Client:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_acknowledged_is_lost_whoever_leads(tmp_path: Path, seed: int) -> None:
+def test_nothing_acknowledged_is_lost_under_any_leader(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
 
     async def work(world: CoordinatorWorld) -> None:
@@ -300,7 +300,7 @@ def test_nothing_acknowledged_is_lost_whoever_leads(tmp_path: Path, seed: int) -
 
 
 class Peer:
-    """Another broker that is asked for markers: says what it is told to say, and remembers what it got."""
+    """Another broker that is asked for markers: says what it is asked to say, and remembers what it got."""
 
     def __init__(self, world: CoordinatorWorld) -> None:
         self.codes: dict[TopicPartition, int] = {}

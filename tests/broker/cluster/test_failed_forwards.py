@@ -22,8 +22,8 @@ ERRORS: Final[tuple[KafkaError, ...]] = (UnknownServerError("why"), RequestTimed
 @pytest.mark.parametrize(("name", "key", "version", "message"), [pytest.param(*each, id=each[0]) for each in cases()])
 def test_the_answer_is_kafkas(name: str, key: ApiKey, version: int, message: bytes) -> None:
     request, _ = read_message(request_class(key, version), message)
-    told = [write_message(failed_response(key, version, request, error)).hex() for error in ERRORS]
-    assert told == GOLDEN[name]
+    reported = [write_message(failed_response(key, version, request, error)).hex() for error in ERRORS]
+    assert reported == GOLDEN[name]
 
 
 def test_kafka_was_asked_for_every_case() -> None:

@@ -75,12 +75,12 @@ def test_partitions_that_others_lead_have_their_error_and_unknown_ones_another(t
             ends = await ask(node, offset_for_leader_epoch, key, 4, topics=topics, replica_id=-2)
             assert int(ends.topics[0].partitions[0].error_code) == NOT_LEADER
             topics = [{"name": "orders", "partition_indexes": (number,)}]
-            told = await ask(node, describe_producers, ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
-            assert int(told.topics[0].partitions[0].error_code) == NOT_LEADER
+            reported = await ask(node, describe_producers, ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
+            assert int(reported.topics[0].partitions[0].error_code) == NOT_LEADER
         assert (await delete(node, 0, 100))[0] == NOT_LEADER
         topics = [{"name": "nothing", "partition_indexes": (0,)}]
-        told = await ask(node, describe_producers, ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
-        assert int(told.topics[0].partitions[0].error_code) == UNKNOWN
+        reported = await ask(node, describe_producers, ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
+        assert int(reported.topics[0].partitions[0].error_code) == UNKNOWN
         assert await latest(world.nodes[2], epoch=0) == (FENCED, -1)
 
     play(tmp_path, work)

@@ -210,7 +210,7 @@ def test_heartbeats_go_on_when_a_controller_comes_back(controller: Controller, b
     wait_until(lambda: len(controller.heartbeats) > seen + 1, "heartbeats go on")
 
 
-def test_an_old_controller_is_told_no_feature_that_begins_at_zero(
+def test_an_old_controller_is_reported_no_feature_that_begins_at_zero(
     controller: Controller, begin: Callable[..., Lifecycle]
 ) -> None:
     controller.version_max = 3
@@ -223,8 +223,8 @@ def test_a_broker_that_takes_large_segments_says_so(
     controller: Controller, begin: Callable[..., Lifecycle], large: bool
 ) -> None:
     assert reached(begin(large_segments=large), LifecycleState.RECOVERY)
-    told = {each["name"]: each["max_supported_version"] for each in controller.registrations[0]["features"]}
-    assert told.get("stratalog.large.segments") == (1 if large else None)
+    reported = {each["name"]: each["max_supported_version"] for each in controller.registrations[0]["features"]}
+    assert reported.get("stratalog.large.segments") == (1 if large else None)
 
 
 def test_a_cluster_with_more_features_is_refused_with_the_remedy() -> None:

@@ -104,14 +104,14 @@ def connect(broker: Broker, user: str) -> Client:
 
 def produce(client: Client) -> int:
     partition = {"index": 0, "records": build_batch([Record(0, 1_000, None, b"value")])}
-    told = client.call(
+    reported = client.call(
         ApiKey.PRODUCE,
         (12, 12),
         acks=-1,
         timeout=20_000,
         topic_data=[{"name": "orders", "partition_data": [partition]}],
     )
-    return int(told.responses[0].partition_responses[0].error_code)
+    return int(reported.responses[0].partition_responses[0].error_code)
 
 
 def create_rule(client: Client, principal: str) -> int:
@@ -159,8 +159,8 @@ def test_a_restart_has_the_rules_before_the_first_request(quorum: ModelQuorum, d
 
 
 def metadata_code(client: Client, name: str, *, may_create: bool = True) -> int:
-    told = client.call(ApiKey.METADATA, (12, 12), topics=[{"name": name}], allow_auto_topic_creation=may_create)
-    return int(told.topics[0].error_code)
+    reported = client.call(ApiKey.METADATA, (12, 12), topics=[{"name": name}], allow_auto_topic_creation=may_create)
+    return int(reported.topics[0].error_code)
 
 
 def test_topics_that_clients_name_are_made_in_their_name(quorum: ModelQuorum, data_dir: Path) -> None:
@@ -208,7 +208,7 @@ def test_an_envelope_that_fails_is_answered_and_the_connection_goes_on(quorum: M
     ):
         quorum.envelope_errors.append(PRINCIPAL_DESERIALIZATION_FAILURE)
         assert create_rule(admin, "User:bob") == UNKNOWN_SERVER_ERROR
-        quorum.envelope_errors.append(NOT_CONTROLLER)  # asked again, of whoever leads then
+        quorum.envelope_errors.append(NOT_CONTROLLER)  # asked again, of under any leader then
         assert create_rule(admin, "User:bob") == 0
         quorum.envelope_errors.append(UNSUPPORTED_VERSION)  # another controller: the client has to ask for versions
         with pytest.raises(UnreachableError):
@@ -268,7 +268,7 @@ def test_limits_of_tls_towards_controllers_that_cannot_be_kept_are_named(
 
 
 @pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.BROKER_REGISTRATION])
-def test_a_principal_that_may_do_nothing_is_told_what_it_needs(
+def test_a_principal_that_may_do_nothing_is_reported_what_it_needs(
     quorum: ModelQuorum, data_dir: Path, key: ApiKey
 ) -> None:
     quorum.refuses[key] = CLUSTER_FORBIDDEN
@@ -289,7 +289,7 @@ def test_an_id_in_use_is_named(quorum: ModelQuorum, data_dir: Path) -> None:
     assert f"broker {NODE} is running already: another process is registered" in refused(quorum, data_dir)
 
 
-def test_controllers_that_nobody_reaches_are_named(quorum: ModelQuorum, data_dir: Path) -> None:
+def test_controllers_that_no_one_reaches_are_named(quorum: ModelQuorum, data_dir: Path) -> None:
     nowhere = f"127.0.0.1:{low_port()}"
     line = refused(quorum, data_dir, **{"controller.quorum.bootstrap.servers": nowhere})
     assert f"no controller has sent the metadata of the cluster; asked were {nowhere}: cannot reach" in line

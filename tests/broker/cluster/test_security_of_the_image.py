@@ -196,7 +196,7 @@ def test_tokens_let_their_owner_in_until_the_log_removes_them(member: Member) ->
     assert member.tokens.all() == []
 
 
-def test_without_a_secret_tokens_of_the_log_let_nobody_in() -> None:
+def test_without_a_secret_tokens_of_the_log_admit_no_client() -> None:
     member = Member(**{"delegation.token.secret.key": ""})
     member.open()
     member.publish(TOKEN)

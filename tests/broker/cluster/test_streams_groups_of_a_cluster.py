@@ -144,10 +144,10 @@ def test_the_controllers_make_internal_topics_in_the_members_name(tmp_path: Path
 
             def beats(until: str) -> bool:
                 nonlocal epoch
-                told = heartbeat(admin, epoch)
-                if int(told.error_code) == 0:
-                    epoch = int(told.member_epoch)
-                    said[:] = [each.status_detail for each in told.status or ()]
+                reported = heartbeat(admin, epoch)
+                if int(reported.error_code) == 0:
+                    epoch = int(reported.member_epoch)
+                    said[:] = [each.status_detail for each in reported.status or ()]
                 return any(until in each for each in said) if until else epoch > 0 and said == []
 
             wait_until(lambda: beats("not today"), "the reason of the controllers is told")

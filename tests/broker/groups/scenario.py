@@ -45,7 +45,7 @@ def _create_topic(wire: Wire) -> Any:
 
 
 def await_coordinator(wire: Wire) -> None:
-    """Ask for a coordinator until there is one; Kafka makes the topic meanwhile."""
+    """Ask for a coordinator until there is one; Kafka makes the topic concurrently."""
     for _ in range(300):
         found = wire.call(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=("any",))
         fetched = wire.call(ApiKey.OFFSET_FETCH, 5, group_id="any", topics=None)

@@ -139,7 +139,7 @@ def test_empty_groups_without_commits_are_forgotten(tmp_path: Path) -> None:
         assert broker.services.groups.consumers.get("g") is None
 
 
-def test_the_next_deadline_is_never_told_too_late() -> None:
+def test_the_next_deadline_is_never_reported_too_late() -> None:
     deadlines = MemberDeadlines()
     assert deadlines.next_ms is None
     deadlines.set(Timeout.SESSION, "a", 50)

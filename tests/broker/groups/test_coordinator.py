@@ -149,7 +149,7 @@ def test_a_group_with_members_keeps_the_commits_for_what_it_reads(tmp_path: Path
             member_id=member,
         )
         clock.advance(60_000)
-        assert on_loop(broker, lambda: sum(broker.services.groups.expire())) == 1  # `other`, which nobody reads
+        assert on_loop(broker, lambda: sum(broker.services.groups.expire())) == 1  # `other`, which no one reads
         assert fetched(wire, "g") == 1
         wire.call(ApiKey.LEAVE_GROUP, 5, group_id="g", members=[{"member_id": member}])
         assert (
@@ -379,7 +379,7 @@ def test_share_groups_have_no_coordinator_and_the_answer_is_kafkas(wire: Wire) -
     assert answer.error_message == ""
 
 
-# --- errors that nobody expects ---------------------------------------------------------------------------------------
+# --- errors that no one expects ---------------------------------------------------------------------------------------
 
 
 def test_a_groups_timer_goes_on_after_any_error(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

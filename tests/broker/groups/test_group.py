@@ -105,7 +105,7 @@ def test_an_empty_group_refuses_who_offers_nothing(fields: dict[str, Any]) -> No
     assert machine.joined(machine.join(**fields)).error is Answer.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_an_id_that_nobody_gave_out_is_unknown() -> None:
+def test_an_id_that_no_one_gave_out_is_unknown() -> None:
     machine = Machine()
     machine.stable(1)
     assert machine.joined(machine.join("stranger")).error is Answer.UNKNOWN_MEMBER_ID
@@ -266,7 +266,7 @@ def test_syncs_wait_for_the_leader_and_for_the_store() -> None:
     assert machine.state is GroupState.STABLE
 
 
-def test_what_is_stored_is_what_members_are_told() -> None:
+def test_what_is_stored_is_what_members_receive() -> None:
     machine = Machine()
     leader, follower = machine.stable(2)
     stored = machine.stored[-1].metadata
@@ -287,7 +287,7 @@ def test_a_member_that_the_leader_forgot_gets_nothing() -> None:
     assert (reply.error, reply.assignment) == (Answer.NONE, b"")
 
 
-def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:
+def test_an_assignment_that_cannot_be_stored_is_given_to_no_member() -> None:
     machine = Machine()
     leader, _ = machine.enter()
     follower, _ = machine.enter()
@@ -445,7 +445,7 @@ def test_heartbeats_of_another_generation_or_stranger_are_refused() -> None:
         machine.heartbeat("stranger")
 
 
-def test_several_leave_at_once_and_each_is_told_its_fate() -> None:
+def test_several_leave_at_once_and_each_gets_its_result() -> None:
     machine = Machine()
     leader, follower = machine.stable(2)
     left = machine.leave(
@@ -485,7 +485,7 @@ def test_a_static_member_comes_back_under_a_new_id_without_a_rebalance() -> None
     assert machine.stored[-1].metadata.members[0].member_id == reply.member_id
 
 
-def test_a_client_of_old_is_not_told_that_it_leads_when_it_comes_back() -> None:
+def test_a_client_of_old_is_not_reported_that_it_leads_when_it_comes_back() -> None:
     machine = Machine()
     old, _ = static(machine)
     reply = machine.joined(machine.join(instance_id="i1", can_skip_assignment=False))

@@ -131,7 +131,7 @@ class Group(RuleBasedStateMachine):
 
     @rule()
     def when_all_do_their_part_the_group_is_stable_with_all_of_them(self) -> None:
-        """Stores succeed, everyone joins and syncs when it has to: nobody is lost, and it comes to rest."""
+        """Stores succeed, everyone joins and syncs when it has to: no one is lost, and it comes to rest."""
         before = self.ids()
         for _ in range(8):
             while self.machine.held:

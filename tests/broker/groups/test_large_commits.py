@@ -75,7 +75,7 @@ def test_many_commits_are_encoded_beside_the_loop_and_few_on_it(
     assert beside != broker._thread.ident == on_it
 
 
-def test_commits_lie_where_they_are_said_to_also_when_others_write_meanwhile(broker: Broker) -> None:
+def test_commits_lie_where_they_are_said_to_also_when_others_write_concurrently(broker: Broker) -> None:
     commits = broker.services.groups.commits
 
     def stored(group: str, **wanted: int) -> EncodedCommits:

@@ -45,7 +45,7 @@ def test_only_what_may_be_read_is_given() -> None:
     assert held(found["a"]) == held(found["b"]) == {(A, 1)}
 
 
-def test_nobody_gets_anything_without_topics() -> None:
+def test_no_one_gets_anything_without_topics() -> None:
     assert assigned({"a": {A: (0,)}}, {"a": []}, {A: [0]}) == {"a": {}}
 
 

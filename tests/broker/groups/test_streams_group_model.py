@@ -1,7 +1,7 @@
 """Streams groups against a plain model, by seed.
 
 Invariants: a task runs at one member at most, by what the coordinator and by what the clients know; no process has a
-task twice, running or as a copy; nobody has a task that is not in the topology; once nothing changes any more, every
+task twice, running or as a copy; no one has a task that is not in the topology; once nothing changes any more, every
 task runs, has as many standby copies as there are other processes for them, and all members are at the group's epoch
 within a bounded number of rounds. A group that is read back from its records goes on as if nothing had happened.
 """
@@ -273,7 +273,7 @@ def _play(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_assignor_is_even_and_keeps_what_it_can(seed: int) -> None:
-    """Nobody has two tasks more than another, and the same question again moves nothing."""
+    """No one has two tasks more than another, and the same question again moves nothing."""
     print(f"seed {seed}")
     rng = random.Random(seed)
     parts = {str(at): SubtopologyTasks(rng.randint(1, 8), rng.random() < 0.5) for at in range(rng.randint(1, 4))}
@@ -291,7 +291,7 @@ def test_the_assignor_is_even_and_keeps_what_it_can(seed: int) -> None:
     assert {name: each.active for name, each in again.items()} == {name: each.active for name, each in first.items()}
 
 
-def test_nothing_is_assigned_to_nobody() -> None:
+def test_nothing_is_assigned_to_no_member() -> None:
     assert assign_sticky({}, {"0": SubtopologyTasks(3, is_stateful=True)}, 1) == {}
 
 

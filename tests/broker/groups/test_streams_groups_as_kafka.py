@@ -95,7 +95,7 @@ def test_a_record_cut_anywhere_is_corrupt(kind: StreamsChangeKind) -> None:
             decode_streams_change(key, value[:size])
 
 
-def test_a_member_with_an_endpoint_is_told_which_topics_lack() -> None:
+def test_a_member_with_an_endpoint_is_reported_which_topics_lack() -> None:
     """Kafka has an UNKNOWN_SERVER_ERROR for it: its list of endpoints needs the topics."""
     with Broker(config=CONFIG) as broker:
         (answer,) = run(broker.bootstrap_servers, [endpoint_without_topics]).values()

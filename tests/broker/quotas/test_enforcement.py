@@ -1,4 +1,4 @@
-"""Clients that use more than their quotas have to wait, and delay nobody else."""
+"""Clients that use more than their quotas have to wait, and delay no one else."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class TickingClock(ManualClock):
         return super().monotonic() + self.tick_s * self._ticks
 
 
-def test_the_time_of_requests_counts_and_nobody_waits_longer_than_a_window(paced: Paced) -> None:
+def test_the_time_of_requests_counts_and_no_one_waits_longer_than_a_window(paced: Paced) -> None:
     clock = TickingClock()
     pacing = paced.quotas.pacing
     before, pacing.now_s = pacing.now_s, clock.monotonic
@@ -214,7 +214,7 @@ def test_the_time_of_requests_counts_and_nobody_waits_longer_than_a_window(paced
             paced.let_go()
             assert ms(wire.call(ApiKey.OFFSET_DELETE, 0, group_id="none", topics=[])) == 1000
             paced.let_go()
-            wire.call(ApiKey.METADATA, 0, topics=[])  # this version cannot be told, and waits all the same
+            wire.call(ApiKey.METADATA, 0, topics=[])  # this version cannot report it, and waits all the same
             assert len(paced.waiting()) == 1
             paced.let_go()
             assert ms(call(wire, fetch())) == 1000
@@ -319,7 +319,7 @@ def test_requests_that_were_sent_ahead_are_answered_in_order_one_wait_after_the_
         assert waits > 10
 
 
-def test_a_client_that_reads_nothing_while_it_is_throttled_hurts_nobody(paced: Paced) -> None:
+def test_a_client_that_reads_nothing_while_it_is_throttled_hurts_no_one(paced: Paced) -> None:
     with paced.connect("filler") as other:
         for _ in range(50):
             call(other, produce())
@@ -355,7 +355,7 @@ def test_a_client_without_an_id_is_throttled_as_its_user_alone(paced: Paced) -> 
         assert ms(call(wire, produce())) > 0
 
 
-def test_the_longest_wait_is_told_as_such_and_does_not_overflow(paced: Paced) -> None:
+def test_the_longest_wait_is_reported_as_such_and_does_not_overflow(paced: Paced) -> None:
     paced.set("tiny", controller_mutation_rate=1e-9)
     with paced.connect("tiny") as wire:
         assert create(wire, "tiny", 40, 5) == (0, 2**31 - 1)

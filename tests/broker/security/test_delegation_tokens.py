@@ -93,7 +93,7 @@ def test_the_schedule_removes_expired_tokens(tmp_path: Path) -> None:
         wait_until(lambda: not tokens.all(), "the removal")
 
 
-def test_an_expired_token_lets_nobody_do_anything(tmp_path: Path) -> None:
+def test_an_expired_token_lets_no_one_do_anything(tmp_path: Path) -> None:
     with serving(tmp_path) as (broker, _, sasl), Wire(sasl) as wire:
         tokens = broker.services.tokens
         token = tokens.create(ALICE, ALICE, [], -1)

@@ -90,7 +90,7 @@ def test_another_certificate_counts_at_once_and_after_a_restart(setting: Setting
         assert setting.serial() == setting.first.certificate.serial_number
 
 
-def test_a_password_comes_with_its_store_and_is_shown_to_nobody(setting: Setting) -> None:
+def test_a_password_comes_with_its_store_and_is_shown_to_no_member(setting: Setting) -> None:
     second = setting.authority.issue("broker")
     store = second.write_pkcs12(setting.directory / "second.p12", "hush-hush")
     with setting.start(), Wire(setting.plain) as wire:
@@ -147,13 +147,13 @@ def test_what_the_metadata_of_a_cluster_say_counts_for_the_next_clients(
     with setting.start() as broker, setting.connect() as old:
         settings, store = broker.services.settings, broker.services.topics.store
 
-        def told(location: str | None) -> int:
+        def reported(location: str | None) -> int:
             store.set_broker_configs(1, {} if location is None else {LOCATION: location})
             settings.take_stored()
             return setting.serial()
 
-        assert told(written(setting, second, "second.pem")) == second.certificate.serial_number
-        assert told(str(setting.directory / "missing.pem")) == second.certificate.serial_number
+        assert reported(written(setting, second, "second.pem")) == second.certificate.serial_number
+        assert reported(str(setting.directory / "missing.pem")) == second.certificate.serial_number
         assert "TLS settings of listener OUTSIDE are ignored" in caplog.text
-        assert told(None) == setting.first.certificate.serial_number
+        assert reported(None) == setting.first.certificate.serial_number
         assert is_answered(old)

@@ -107,7 +107,7 @@ def test_javas_client_fetches_a_token_and_comes_in_by_it(
     assert tool("org.apache.kafka.tools.TopicCommand", [*arguments, "--list"]).split() == ["orders"]
 
 
-def test_keys_of_a_server_that_nobody_vouches_for_refuse_the_start(tmp_path: Path, config: dict[str, object]) -> None:
+def test_keys_of_a_server_that_no_one_vouches_for_refuse_the_start(tmp_path: Path, config: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError, match=r"no keys can be read: .*certificate verify failed"):
         Broker(tmp_path / "data", config=config)
 

@@ -1,4 +1,4 @@
-"""SASL of a listener: who proves who it is comes in, and nobody else; codes as Kafka's."""
+"""SASL of a listener: who proves who it is comes in, and no one else; codes as Kafka's."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def conversation(servers: str) -> list[object]:
         with Wire(servers) as wire:
             for key, version, fields in requests:
                 if key == ApiKey.SASL_HANDSHAKE and later:
-                    time.sleep(1.1)  # Kafka lets nobody begin again sooner
+                    time.sleep(1.1)  # Kafka lets no one begin again sooner
                 try:
                     response = wire.call(key, version, **fields)
                 except (ConnectionError, EOFError, OSError):
@@ -448,7 +448,7 @@ def mangled(dice: random.Random, message: bytes) -> bytes:
     return bytes(data)
 
 
-def test_any_bytes_before_authentication_end_in_a_closed_connection_and_harm_nobody(tmp_path: Path) -> None:
+def test_any_bytes_before_authentication_end_in_a_closed_connection_and_harm_no_client(tmp_path: Path) -> None:
     """Whatever comes before a client has authenticated: the connection ends, and the next client is served."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")

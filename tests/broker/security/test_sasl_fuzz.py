@@ -1,4 +1,4 @@
-"""Broken conversations of every mechanism: nobody comes in, nothing is thrown, and memory stays where it was."""
+"""Broken conversations of every mechanism: no one comes in, nothing is thrown, and memory stays where it was."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_nobody_comes_in_by_a_broken_conversation(
+def test_no_one_comes_in_by_a_broken_conversation(
     tmp_path: Path, broker: Broker, mechanism: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Frames cut, flipped, filled, repeated, in any order, with any size before them, and a wrong password."""

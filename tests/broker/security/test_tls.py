@@ -358,7 +358,7 @@ def test_rules_map_names(rules: str, name: str, mapped: str) -> None:
     assert map_name(name, parse_rules(rules)) == mapped
 
 
-def test_a_name_without_a_rule_is_nobody() -> None:
+def test_a_name_without_a_rule_is_no_one() -> None:
     with pytest.raises(UnmappedNameError):
         map_name("CN=b", parse_rules("RULE:^OU=.*$/x/"))
 

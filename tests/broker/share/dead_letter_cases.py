@@ -153,7 +153,7 @@ def copied(talk: DeadLetterTalk) -> None:
 
 
 def small_batches(talk: DeadLetterTalk) -> None:
-    """A topic takes batches of 1,500 bytes: letters go out in rounds, and what is larger is told of without a copy."""
+    """A topic takes batches of 1,500 bytes: letters go out in rounds, and larger ones are announced without one."""
     talk.dead_letter_topic("dlq.small", max_message_bytes="1500")
     talk.topic("large", group="large")
     sizes = (300, 300, 300, 300, 2_000, 300, 1_100, 1_100)
@@ -181,7 +181,7 @@ def not_allowed(talk: DeadLetterTalk) -> None:
 
 
 def resumed(talk: DeadLetterTalk) -> None:
-    """A leader finds records that the one before had not told of, with and without a topic by now."""
+    """A leader finds records that the one before had not acknowledged, with and without a topic by now."""
     talk.dead_letter_topic("dlq.resumed")
     talk.topic("resumed", 10, group="resumed")
     talk.begin("alone", "resumed")

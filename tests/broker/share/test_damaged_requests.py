@@ -82,13 +82,13 @@ def frames(body: bytes, begin: int, step: int) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
-def test_what_is_cut_or_flipped_harms_nobody(broker: Broker, caplog: pytest.LogCaptureFixture, key: ApiKey) -> None:
+def test_what_is_cut_or_flipped_harms_no_client(broker: Broker, caplog: pytest.LogCaptureFixture, key: ApiKey) -> None:
     _damage(broker, caplog, key, int(key) % SAMPLE, SAMPLE)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("key", KEYS, ids=str)
-def test_what_is_cut_or_flipped_anywhere_harms_nobody(
+def test_what_is_cut_or_flipped_anywhere_harms_no_client(
     broker: Broker, caplog: pytest.LogCaptureFixture, key: ApiKey
 ) -> None:
     _damage(broker, caplog, key, 0, 1)

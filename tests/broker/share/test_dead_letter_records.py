@@ -47,18 +47,18 @@ def test_rows_that_wait_together_are_one_batch() -> None:
 @pytest.mark.parametrize("bytes_max", [1, 400, 1_000, 20_000, 1 << 20])
 def test_a_batch_is_as_large_as_it_may_be_and_no_larger(bytes_max: int) -> None:
     rows = [row(0, 4), row(6, 6), row(8, 79), row(90, 90)]
-    told: list[int] = []
+    reported: list[int] = []
     while rows:
         found = batch_for(rows, copied(*((each.first, each.last) for each in rows)), bytes_max, 7)
         assert len(found.data) <= bytes_max or found.count == 1
-        told += offsets(found.data)
+        reported += offsets(found.data)
         rows = rows[found.rows :]
         if found.next_offset is not None:
             rows[0] = row(found.next_offset, rows[0].last)
-    assert told == [*range(5), 6, *range(8, 80), 90]
+    assert reported == [*range(5), 6, *range(8, 80), 90]
 
 
-def test_only_what_is_wanted_is_copied_and_what_is_gone_is_told_of_without() -> None:
+def test_only_what_is_wanted_is_copied_and_what_is_gone_is_reported() -> None:
     copies = copied((0, 1), (15, 15), (38, 41), (98, 104))
     assert sorted(copies.found) == [0, 1, 15, 38, 39, 40, 41, 98, 99]
     assert not copies.wants_more

@@ -38,10 +38,10 @@ def test_letters_answers_and_states_are_kafkas(tmp_path: Path) -> None:
         answers = json.loads(json.dumps(run(broker.bootstrap_servers)))
     assert {step: found for step, found in answers.items() if found != KAFKA.get(step)} == {}
     assert answers.keys() == KAFKA.keys()
-    told, of_kafka = json.loads(json.dumps(letters(tmp_path))), json.loads(LETTERS.read_text())
-    assert sum(map(len, told.values())) > 70
-    assert {name: rows for name, rows in told.items() if rows != of_kafka.get(name)} == {}
-    assert told.keys() == of_kafka.keys()
+    reported, of_kafka = json.loads(json.dumps(letters(tmp_path))), json.loads(LETTERS.read_text())
+    assert sum(map(len, reported.values())) > 70
+    assert {name: rows for name, rows in reported.items() if rows != of_kafka.get(name)} == {}
+    assert reported.keys() == of_kafka.keys()
     kafka = read_records(RECORDS)
     ours = [(key, value) for _, key, value in stored_records(tmp_path, "__share_group_state")]
     assert _became_of_records(ours) == _became_of_records(kafka)

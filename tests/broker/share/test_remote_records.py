@@ -83,12 +83,12 @@ def test_dead_letters_have_copies_of_remote_records(talk: DeadLetterTalk, broker
     talk.acknowledge("all", "g", "a", epoch, of("t", (0, 2, [REJECT])))
     partition = broker.services.partition("dlq.t", 0)
     assert partition is not None
-    eventually(lambda: len(told(partition)) == 3)
-    assert told(partition) == [(b"0", b"0"), (b"1", b"1"), (b"2", b"2")]
+    eventually(lambda: len(reported(partition)) == 3)
+    assert reported(partition) == [(b"0", b"0"), (b"1", b"1"), (b"2", b"2")]
 
 
-def told(partition: Partition) -> list[Any]:
-    """The value that was copied, and the offset that is told of, of each record."""
+def reported(partition: Partition) -> list[Any]:
+    """The value that was copied, and the announced offset, of each record."""
     data = partition.read(0, 10**6).slice
     records = [] if data is None else [each for batch in iter_batches(data.read()) for each in batch.records()]
     return [(record.value, dict(record.headers)["__dlq.errors.offset"]) for record in records]

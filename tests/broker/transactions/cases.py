@@ -34,7 +34,7 @@ _SETS = {
 
 
 class Script:
-    """Asks and keeps the answers by name. Producer ids are told by the order in which they were first seen."""
+    """Asks and keeps the answers by name. Producer ids are reported by the order in which they were first seen."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.asker = Asker(bootstrap_servers)
@@ -50,15 +50,15 @@ class Script:
                 break
             time.sleep(0.02)
         assert name not in self.answers, name
-        self.answers[name] = self._told(answer)
+        self.answers[name] = self._reported(answer)
         return answer
 
-    def _told(self, value: Any, field: str = "") -> Any:
+    def _reported(self, value: Any, field: str = "") -> Any:
         if isinstance(value, dict):
-            return {name: self._told(item, name) for name, item in value.items()}
+            return {name: self._reported(item, name) for name, item in value.items()}
         if isinstance(value, list):
-            told = [self._told(item, field) for item in value]
-            return sorted(told, key=str) if field in _SETS else told
+            reported = [self._reported(item, field) for item in value]
+            return sorted(reported, key=str) if field in _SETS else reported
         if field == "producer_id" and isinstance(value, int) and value >= 0:
             return self._producers.setdefault(value, f"producer {len(self._producers)}")
         if field == "last_timestamp" and isinstance(value, int) and value > 0:
@@ -272,15 +272,15 @@ class Script:
             topics=[{"topic": topic, "partitions": [wanted]}],
         )
         (got,) = answer.responses[0].partitions
-        told: list[Any] = []
+        reported: list[Any] = []
         for batch in iter_batches(got.records or b""):
             for record in batch.records():
                 if batch.is_control:
-                    told.append([parse_control_key(record.key).name, batch.producer_epoch])
+                    reported.append([parse_control_key(record.key).name, batch.producer_epoch])
                 else:
-                    told.append(bytes(record.value or b"").decode())
+                    reported.append(bytes(record.value or b"").decode())
         aborted = [entry.first_offset for entry in got.aborted_transactions or ()]
-        self.answers[name] = [told, aborted, got.last_stable_offset]
+        self.answers[name] = [reported, aborted, got.last_stable_offset]
 
 
 def error_codes(answer: Any) -> set[int]:

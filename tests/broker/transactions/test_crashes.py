@@ -96,9 +96,9 @@ def visible(broker: Broker, s: Script, label: str) -> set[str]:
     for topic, partition in PARTITIONS:
         name = f"{label}: {topic}-{partition}"
         s.contents(name, topic, partition, committed=True)
-        told, aborted, stable = s.answers[name]
+        reported, aborted, stable = s.answers[name]
         assert stable == broker.services.logs.get(topic, partition).log.log_end_offset  # type: ignore[union-attr]
-        if "ABORT" not in str(told) and not aborted and told:
+        if "ABORT" not in str(reported) and not aborted and reported:
             found.add(f"{topic}-{partition}")
     for group in ("g1", "g2"):
         if broker.services.groups.commits.committed.get(group, TopicPartition("one", 0)) is not None:
@@ -130,7 +130,7 @@ def test_a_crash_at_any_step_leaves_all_or_nothing(
             assert known.state.title == (
                 "Ongoing" if not decided else "CompleteCommit" if committed else "CompleteAbort"
             )
-            # The client asks again over another connection: it is told the outcome, or has it now.
+            # The client asks again over another connection: it gets the outcome, or has it now.
             again = made.end("again", "tx", mine, committed, version=5 if version == NEW else 4)
             assert made.answers["again"]["error_code"] == 0
             assert visible(broker, made, "again") == (everything if committed else set())
@@ -165,7 +165,7 @@ def test_a_transaction_without_a_decision_is_aborted_when_its_time_is_over(tmp_p
         made.asker.close()
 
 
-def test_ids_that_nobody_uses_are_forgotten_for_good(tmp_path: Path) -> None:
+def test_ids_that_no_one_uses_are_forgotten_for_good(tmp_path: Path) -> None:
     quick = {
         **CONFIG,
         "transactional.id.expiration.ms": 1,

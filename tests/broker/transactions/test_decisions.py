@@ -120,7 +120,7 @@ def test_a_fence_raises_the_epoch_once_and_never_beyond_the_largest(version: int
 def test_a_fence_at_the_last_epoch_gives_way_to_a_new_producer_id() -> None:
     """Under version 2 an abort by the broker is an end like any other. As `endTransaction` of Kafka 4.4, which asks for
     a new producer id whether a client ends the transaction or a fence. The retry of a producer that was fenced so came
-    to epoch 32767, which is nobody's.
+    to epoch 32767, which is no one's.
     """
     known = fresh(EPOCH_MAX - 3)
     for expected in (EPOCH_MAX - 2, EPOCH_MAX - 1):
@@ -145,7 +145,7 @@ def test_time_that_is_over_at_the_last_epoch_gives_way_to_a_new_producer_id() ->
         init(old, known.producer)
 
 
-def test_nobody_gets_in_while_the_markers_are_not_all_written() -> None:
+def test_no_one_gets_in_while_the_markers_are_not_all_written() -> None:
     prepared = ended(ongoing(), ProducerIdAndEpoch(ID, 0))
     with pytest.raises(ConcurrentTransactionsError):
         init(prepared)

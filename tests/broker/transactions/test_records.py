@@ -44,8 +44,8 @@ def test_what_is_written_is_read_back(transaction: Transaction) -> None:
     key, value = encode_key(transaction.transactional_id), encode_value(transaction, 1)
     assert decode_key(key) == transaction.transactional_id
     assert decode_value(transaction.transactional_id, value) == transaction
-    told = decoder_for("transaction-log")(Record(0, 0, key, value))
-    assert f'"producerId":{transaction.producer_id},' in str(told)
+    reported = decoder_for("transaction-log")(Record(0, 0, key, value))
+    assert f'"producerId":{transaction.producer_id},' in str(reported)
 
 
 @given(TRANSACTIONS, st.sampled_from([0, 1]), st.data())

@@ -1,4 +1,4 @@
-"""Ends that cannot be written at the moment: they are tried again, and nobody gets in between."""
+"""Ends that cannot be written at the moment: they are tried again, and no one gets in between."""
 
 from __future__ import annotations
 

@@ -45,11 +45,13 @@ class ScriptedNodes:
     def absent_brokers(self) -> list[int]:
         return [9]
 
-    def start_controller(self, java: Path, classpath: str, told: Listen, is_ending: Callable[[], bool]) -> NodeProcess:
-        return NodeProcess("controller", ["sh", "-c", self.scripts[0]], told)
+    def start_controller(
+        self, java: Path, classpath: str, reported: Listen, is_ending: Callable[[], bool]
+    ) -> NodeProcess:
+        return NodeProcess("controller", ["sh", "-c", self.scripts[0]], reported)
 
-    def start_broker(self, node: int, told: Listen) -> NodeProcess:
-        return NodeProcess(f"broker {node}", ["sh", "-c", self.scripts[node]], told)
+    def start_broker(self, node: int, reported: Listen) -> NodeProcess:
+        return NodeProcess(f"broker {node}", ["sh", "-c", self.scripts[node]], reported)
 
 
 def run_terminal(directory: Path, *scripts: str) -> int:

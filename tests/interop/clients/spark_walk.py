@@ -180,7 +180,7 @@ def a_topic_that_is_not_there(walk: Walk) -> None:
 
 
 @part
-def deleted_records_are_a_loss_that_is_told(walk: Walk) -> None:
+def deleted_records_are_a_loss_that_is_reported(walk: Walk) -> None:
     topic = "shortened"
     begun = json.dumps({topic: {"0": 0}})
     assert walk.read(subscribe=topic) == list("cd")

@@ -48,7 +48,7 @@ EXPLAINED_OURS: dict[str, str] = {
 
 @pytest.fixture(scope="module", params=BROKERS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Its one address is that of the first proxy, which clients are told too."""
+    """Its one address is that of the first proxy, which clients get too."""
     proxied, behind = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     settings = {"auto.create.topics.enable": "false", "node.id": "1"}
     directory = tmp_path_factory.mktemp("sarama")

@@ -60,7 +60,7 @@ def test_the_next_segment_is_whole_after_one_that_failed_anywhere(tmp_path: Path
     assert failures > 10
 
 
-def test_the_next_segment_is_whole_after_one_that_nobody_read_to_its_end(tmp_path: Path) -> None:
+def test_the_next_segment_is_whole_after_one_that_no_one_read_to_its_end(tmp_path: Path) -> None:
     public = task_of(tmp_path / "public", segment_of(b"public", 6), 30)
     wanted = outcome(KeyCollector(), public)
     secret = task_of(tmp_path / "secret", segment_of(b"secret", 12), 60)

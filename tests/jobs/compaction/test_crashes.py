@@ -252,7 +252,7 @@ def test_a_compaction_of_a_bucket_may_end_at_any_step(tmp_path: Path, served: bo
 
 @pytest.mark.parametrize(("driver", "served"), [(False, False), (True, True)], ids=["task", "driver"])
 def test_what_an_attempt_that_died_had_put_does_not_stay(tmp_path: Path, driver: bool, served: bool) -> None:
-    """An executor was lost after the upload, and nobody ever heard of the new segments; or the driver was."""
+    """An executor was lost after the upload, and no one ever heard of the new segments; or the driver was."""
     undisturbed = Tier(tmp_path / "undisturbed", 52)
     undisturbed.compact(undisturbed.store, served=served)
     tier = Tier(tmp_path / "tier", 52)

@@ -66,7 +66,7 @@ def test_rows_are_what_the_plain_view_says(tmp_path: Path, window_size: int) -> 
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_byte_is_in_a_batch_or_told(tmp_path: Path, seed: int) -> None:
+def test_every_byte_is_in_a_batch_or_reported(tmp_path: Path, seed: int) -> None:
     """Whatever is damaged, rows and gaps lie one behind the other from the first byte to the last."""
     chosen = random.Random(seed)
     data = bytearray(b"".join(random_log(seed, 40)))
@@ -98,7 +98,7 @@ def test_a_sound_batch_behind_damage_is_found_wherever_windows_end(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_positions_behind_4_gib_are_told(tmp_path: Path) -> None:
+def test_positions_behind_4_gib_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "log"
     batch = build_batch([Record(0, 5, b"k", b"v")])
     position = 2**32 + 12_345

@@ -125,7 +125,7 @@ def test_a_batch_with_a_wrong_crc_is_named_with_its_offsets(partition: Path) -> 
 
 
 @pytest.mark.parametrize("damage", [b"\0" * 17, b"\xff" * 17, b"\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\2"])
-def test_bytes_that_are_no_batch_are_told_and_the_scan_goes_on_behind_them(partition: Path, damage: bytes) -> None:
+def test_bytes_that_are_no_batch_are_reported_and_the_scan_goes_on_behind_them(partition: Path, damage: bytes) -> None:
     log = logs(partition)[0]
     all_of_it = batches(log)
     change(log, all_of_it[2].start, damage)
@@ -188,7 +188,7 @@ def with_header(batch: RecordBatch, at: int, form: str, value: int) -> bytes:
 
 
 @pytest.mark.parametrize(("at", "form", "value"), [(57, ">i", 100_000), (57, ">i", -5), (22, ">B", 0x17)])
-def test_a_header_that_contradicts_itself_is_told(partition: Path, at: int, form: str, value: int) -> None:
+def test_a_header_that_contradicts_itself_is_reported(partition: Path, at: int, form: str, value: int) -> None:
     log = logs(partition)[0]
     batch = batches(log)[0]
     change(log, 0, with_header(batch, at, form, value))
@@ -196,7 +196,7 @@ def test_a_header_that_contradicts_itself_is_told(partition: Path, at: int, form
     assert (one.kind, one.position) == (FsckKind.BATCH_HEADER, 0)
 
 
-def test_a_batch_that_is_not_behind_the_one_before_is_told(partition: Path) -> None:
+def test_a_batch_that_is_not_behind_the_one_before_is_reported(partition: Path) -> None:
     log = logs(partition)[0]
     third = batches(log)[3]
     change(log, third.start, struct.pack(">q", 1))
@@ -204,7 +204,7 @@ def test_a_batch_that_is_not_behind_the_one_before_is_told(partition: Path) -> N
     assert (one.kind, one.position) == (FsckKind.BATCH_ORDER, third.start)
 
 
-def test_a_batch_below_the_base_offset_or_beyond_its_reach_is_told(tmp_path: Path) -> None:
+def test_a_batch_below_the_base_offset_or_beyond_its_reach_is_reported(tmp_path: Path) -> None:
     for offset, kind in ((99, FsckKind.OFFSET_BELOW_BASE), (100 + 2**31, FsckKind.OFFSET_TOO_FAR)):
         partition = tmp_path / kind.value / "t-0"
         partition.mkdir(parents=True)
@@ -226,7 +226,7 @@ def test_damage_all_over_is_cut_short(tmp_path: Path) -> None:
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
-def test_overlapping_segments_are_told(partition: Path) -> None:
+def test_overlapping_segments_are_reported(partition: Path) -> None:
     log = logs(partition)[0]
     end = RecordBatch(log.read_bytes(), batches(log)[-1].start).last_offset
     extra = build_batch([Record(end + 1, 5, None, b"v")], base_offset=end + 1, partition_leader_epoch=0)
@@ -236,7 +236,7 @@ def test_overlapping_segments_are_told(partition: Path) -> None:
     assert f"up to {end + 1}" in one.found
 
 
-def test_a_missing_segment_is_told(partition: Path) -> None:
+def test_a_missing_segment_is_reported(partition: Path) -> None:
     victim = logs(partition)[1]
     for suffix in (".log", ".index", ".timeindex", ".txnindex"):
         victim.with_suffix(suffix).unlink(missing_ok=True)
@@ -254,7 +254,7 @@ def test_gaps_that_compaction_left_are_fine(tmp_path: Path) -> None:
     assert {one.kind for one in found(partition)} <= {FsckKind.INDEX_MISSING}
 
 
-def test_a_partition_without_segments_is_told(data: Path) -> None:
+def test_a_partition_without_segments_is_reported(data: Path) -> None:
     shutil.rmtree(data / "orders-0")
     (data / "orders-0").mkdir()
     checkpoint_kinds = {FsckKind.CHECKPOINT_OFFSET, FsckKind.BEHIND_RECOVERY_POINT}
@@ -265,7 +265,7 @@ def test_a_partition_without_segments_is_told(data: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_missing_index_is_told(partition: Path, suffix: str) -> None:
+def test_a_missing_index_is_reported(partition: Path, suffix: str) -> None:
     path = logs(partition)[0].with_suffix(suffix)
     path.unlink()
     one = only(partition)
@@ -274,13 +274,13 @@ def test_a_missing_index_is_told(partition: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_an_index_of_odd_size_is_told(partition: Path, suffix: str) -> None:
+def test_an_index_of_odd_size_is_reported(partition: Path, suffix: str) -> None:
     path = logs(partition)[0].with_suffix(suffix)
     path.write_bytes(path.read_bytes() + b"\1")
     assert only(partition).kind is FsckKind.INDEX_DAMAGED
 
 
-def test_an_index_of_another_segment_is_told(partition: Path) -> None:
+def test_an_index_of_another_segment_is_reported(partition: Path) -> None:
     first, second = logs(partition)[:2]
     shutil.copy(second.with_suffix(".index"), first.with_suffix(".index"))
     findings = found(partition)
@@ -289,7 +289,9 @@ def test_an_index_of_another_segment_is_told(partition: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "size"), [(".index", 8), (".timeindex", 12)])
-def test_an_entry_that_the_log_contradicts_is_told_with_its_position(partition: Path, suffix: str, size: int) -> None:
+def test_an_entry_that_the_log_contradicts_is_reported_with_its_position(
+    partition: Path, suffix: str, size: int
+) -> None:
     path = logs(partition)[0].with_suffix(suffix)
     change(path, 2 * size + 6, b"\x7f")
     one = only(partition)
@@ -325,7 +327,7 @@ def txn_file(partition: Path) -> Path:
     return sorted(partition.glob("*.txnindex"))[0]
 
 
-def test_a_transaction_index_that_cannot_be_read_is_told(partition: Path) -> None:
+def test_a_transaction_index_that_cannot_be_read_is_reported(partition: Path) -> None:
     path = txn_file(partition)
     good = path.read_bytes()
     path.write_bytes(b"\0\7" + good[2:])
@@ -337,7 +339,7 @@ def test_a_transaction_index_that_cannot_be_read_is_told(partition: Path) -> Non
 
 
 @pytest.mark.parametrize("field", ["producer_id", "first_offset", "last_offset", "last_stable_offset"])
-def test_an_aborted_transaction_that_the_log_contradicts_is_told(partition: Path, field: str) -> None:
+def test_an_aborted_transaction_that_the_log_contradicts_is_reported(partition: Path, field: str) -> None:
     path = txn_file(partition)
     entries = list(txn_index.decode_entries(path.read_bytes()))
     wrong = entries[0]._replace(**{field: getattr(entries[0], field) + 1})
@@ -346,13 +348,13 @@ def test_an_aborted_transaction_that_the_log_contradicts_is_told(partition: Path
     assert (one.kind, one.path) == (FsckKind.TXN_INDEX_ENTRY, path)
 
 
-def test_an_aborted_transaction_that_is_missing_is_told(partition: Path) -> None:
+def test_an_aborted_transaction_that_is_missing_is_reported(partition: Path) -> None:
     path = txn_file(partition)
     path.write_bytes(path.read_bytes()[: -txn_index.ENTRY_SIZE] or b"")
     assert only(partition).found == "no entry"
 
 
-def test_a_snapshot_that_cannot_be_read_is_told(partition: Path) -> None:
+def test_a_snapshot_that_cannot_be_read_is_reported(partition: Path) -> None:
     path = sorted(partition.glob("*.snapshot"))[0]
     change(path, 12, b"\xff\xff")
     one = only(partition)
@@ -361,7 +363,7 @@ def test_a_snapshot_that_cannot_be_read_is_told(partition: Path) -> None:
 
 
 @pytest.mark.parametrize("field", producer_snapshot.ProducerSnapshotEntry._fields)
-def test_a_snapshot_that_the_log_contradicts_is_told(partition: Path, field: str) -> None:
+def test_a_snapshot_that_the_log_contradicts_is_reported(partition: Path, field: str) -> None:
     path = sorted(partition.glob("*.snapshot"))[-1]
     entries = producer_snapshot.read(path)
     slot = next(n for n, one in enumerate(entries) if one.last_offset >= 0)
@@ -371,7 +373,7 @@ def test_a_snapshot_that_the_log_contradicts_is_told(partition: Path, field: str
     assert (one.kind, one.path) == (FsckKind.SNAPSHOT_CONTENT, path)
 
 
-def test_a_snapshot_behind_the_end_of_the_log_is_told(partition: Path) -> None:
+def test_a_snapshot_behind_the_end_of_the_log_is_reported(partition: Path) -> None:
     path = sorted(partition.glob("*.snapshot"))[-1]
     shutil.copy(path, partition / "00000000000009999999.snapshot")
     assert only(partition).kind is FsckKind.SNAPSHOT_CONTENT
@@ -392,7 +394,7 @@ def epochs_file(partition: Path) -> tuple[Path, list[EpochEntry]]:
     return path, decode_epochs(path.read_bytes())
 
 
-def test_epochs_that_cannot_be_read_or_are_missing_are_told(partition: Path) -> None:
+def test_epochs_that_cannot_be_read_or_are_missing_are_reported(partition: Path) -> None:
     path, _ = epochs_file(partition)
     path.write_bytes(path.read_bytes()[:-3])
     assert only(partition).kind is FsckKind.EPOCHS_DAMAGED
@@ -400,7 +402,7 @@ def test_epochs_that_cannot_be_read_or_are_missing_are_told(partition: Path) -> 
     assert only(partition).kind is FsckKind.EPOCHS_DAMAGED
 
 
-def test_epochs_that_the_log_contradicts_are_told(partition: Path) -> None:
+def test_epochs_that_the_log_contradicts_are_reported(partition: Path) -> None:
     path, entries = epochs_file(partition)
     assert [entry.epoch for entry in entries] == [0, 2, 5]
     for wrong in (
@@ -432,7 +434,7 @@ def test_an_epoch_without_records_at_the_end_is_fine(partition: Path) -> None:
     assert found(partition) == []
 
 
-def test_a_batch_whose_epoch_descends_is_told(partition: Path) -> None:
+def test_a_batch_whose_epoch_descends_is_reported(partition: Path) -> None:
     log = logs(partition)[0]
     batch = batches(log)[2]
     change(log, batch.start + 12, struct.pack(">i", 4))
@@ -446,13 +448,13 @@ def test_a_batch_whose_epoch_descends_is_told(partition: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [RECOVERY_POINTS, HIGH_WATERMARKS])
-def test_a_checkpoint_that_cannot_be_read_is_told(data: Path, name: str) -> None:
+def test_a_checkpoint_that_cannot_be_read_is_reported(data: Path, name: str) -> None:
     (data / name).write_text("0\n5\norders 0 1\n")
     one = only(data)
     assert (one.kind, one.path) == (FsckKind.CHECKPOINT_DAMAGED, data / name)
 
 
-def test_an_offset_outside_the_log_is_told(data: Path) -> None:
+def test_an_offset_outside_the_log_is_reported(data: Path) -> None:
     checkpoint = OffsetCheckpoint(data / HIGH_WATERMARKS)
     good = checkpoint.read()
     for offset in (-1, 10**9):
@@ -461,13 +463,13 @@ def test_an_offset_outside_the_log_is_told(data: Path) -> None:
         assert (one.kind, one.partition) == (FsckKind.CHECKPOINT_OFFSET, "orders-1")
 
 
-def test_a_checkpoint_of_a_partition_that_is_not_there_is_told(data: Path) -> None:
+def test_a_checkpoint_of_a_partition_that_is_not_there_is_reported(data: Path) -> None:
     OffsetCheckpoint(data / CLEANER_OFFSETS).write({("gone", 7): 5})
     one = only(data)
     assert (one.kind, one.severity, one.partition) == (FsckKind.CHECKPOINT_UNKNOWN, Severity.WARNING, "gone-7")
 
 
-def test_records_behind_the_recovery_point_of_a_clean_shutdown_are_told(data: Path) -> None:
+def test_records_behind_the_recovery_point_of_a_clean_shutdown_are_reported(data: Path) -> None:
     checkpoint = OffsetCheckpoint(data / RECOVERY_POINTS)
     checkpoint.write(checkpoint.read() | {("orders", 0): 5})
     one = only(data)
@@ -476,13 +478,13 @@ def test_records_behind_the_recovery_point_of_a_clean_shutdown_are_told(data: Pa
     assert found(data) == []
 
 
-def test_a_topic_id_that_cannot_be_read_is_told(partition: Path) -> None:
+def test_a_topic_id_that_cannot_be_read_is_reported(partition: Path) -> None:
     (partition / "partition.metadata").write_text("version: 1\ntopic_id: x")
     one = only(partition)
     assert (one.kind, one.action) == (FsckKind.TOPIC_ID_DAMAGED, None)
 
 
-def test_two_topic_ids_of_one_topic_are_told(data: Path) -> None:
+def test_two_topic_ids_of_one_topic_are_reported(data: Path) -> None:
     PartitionMetadataFile(data / "orders-1" / "partition.metadata").write(random_uuid())
     one = only(data)
     assert (one.kind, one.partition) == (FsckKind.TOPIC_ID_DIFFERS, "orders-1")
@@ -498,19 +500,19 @@ def test_two_topic_ids_of_one_topic_are_told(data: Path) -> None:
         "\xff\xfe",
     ],
 )
-def test_a_damaged_meta_properties_is_told(data: Path, text: str) -> None:
+def test_a_damaged_meta_properties_is_reported(data: Path, text: str) -> None:
     (data / "meta.properties").write_text(text, encoding="latin-1")
     assert only(data).kind is FsckKind.META_DAMAGED
 
 
-def test_a_damaged_mark_of_a_clean_shutdown_is_told(data: Path) -> None:
+def test_a_damaged_mark_of_a_clean_shutdown_is_reported(data: Path) -> None:
     (data / ".kafka_cleanshutdown").write_text('{"version":7}')
     assert only(data).kind is FsckKind.META_DAMAGED
     (data / ".kafka_cleanshutdown").write_text("")
     assert found(data) == []
 
 
-def test_log_directories_of_two_installations_are_told(data: Path, tmp_path: Path) -> None:
+def test_log_directories_of_two_installations_are_reported(data: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     other_meta = META.replace("AAAAAQ", "AAAAAg")
@@ -521,7 +523,7 @@ def test_log_directories_of_two_installations_are_told(data: Path, tmp_path: Pat
         assert only(data, other).kind is FsckKind.META_DIFFERS
 
 
-def test_a_partition_in_two_directories_is_told(data: Path, tmp_path: Path) -> None:
+def test_a_partition_in_two_directories_is_reported(data: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(data / "orders-0", other / "orders-0")
     (other / "meta.properties").write_text(META.replace("AAAAAQ", "AAAAAg"))
@@ -557,7 +559,7 @@ def test_replicas_of_brokers_of_a_cluster_are_no_findings(data: Path, tmp_path: 
         ("partition.metadata.tmp", FsckKind.UNFINISHED_WRITE, Severity.NOTE),
     ],
 )
-def test_a_name_in_a_partition_is_told(partition: Path, name: str, kind: FsckKind, severity: Severity) -> None:
+def test_a_name_in_a_partition_is_reported(partition: Path, name: str, kind: FsckKind, severity: Severity) -> None:
     (partition / name).write_bytes(b"1234567")
     one = only(partition)
     assert (one.kind, one.severity, one.size) == (kind, severity, 7)
@@ -572,7 +574,7 @@ def test_a_name_in_a_partition_is_told(partition: Path, name: str, kind: FsckKin
         (f"orders-7.{'0' * 32}-future", FsckKind.STRAY_PARTITION, Severity.WARNING),
     ],
 )
-def test_a_name_in_a_log_directory_is_told(data: Path, name: str, kind: FsckKind, severity: Severity) -> None:
+def test_a_name_in_a_log_directory_is_reported(data: Path, name: str, kind: FsckKind, severity: Severity) -> None:
     (data / name).mkdir()
     one = only(data)
     assert (one.kind, one.severity) == (kind, severity)
@@ -584,7 +586,7 @@ def test_what_a_broker_of_ours_keeps_there_is_no_finding(data: Path) -> None:
     assert found(data) == []
 
 
-def test_a_file_that_cannot_be_read_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_read_is_reported(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stratalog.util.filesystem import FileSystem
 
     victim = logs(data / "orders-0")[1]

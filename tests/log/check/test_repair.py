@@ -109,7 +109,7 @@ def test_derived_files_are_what_they_were_before_the_damage(data: Path, damage: 
 
 @pytest.mark.parametrize("content", [b"garbage", b"0\n1\norders 0 -7\n"])
 def test_no_start_cuts_what_was_there_when_recovery_points_were_written_again(data: Path, content: bytes) -> None:
-    """Whoever wrote the damaged ones may have flushed all of it: Kafka too takes what is now in the file as it
+    """A client that wrote the damaged ones may have flushed all of it: Kafka too takes what is now in the file as it
     stands."""
     partition = data / "orders-0"
     end = report_of(partition).partitions[0].log_end_offset

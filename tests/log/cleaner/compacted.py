@@ -102,7 +102,7 @@ class Compacted:
         end: int | None = None,
         check_abort: Callable[[], None] = lambda: None,
     ) -> CleanResult:
-        """Clean from where the last cleaning ended to the active segment, unless told."""
+        """Clean from where the last cleaning ended to the active segment, by default."""
         result = self.cleaner.clean(
             self.log,
             first_dirty_offset=self.dirty if first is None else first,

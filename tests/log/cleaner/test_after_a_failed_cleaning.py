@@ -150,7 +150,7 @@ def test_the_next_log_is_whole_after_any_operation_of_the_disk_failed(
     assert steps > 10  # of several groups
 
 
-def test_the_next_log_is_whole_after_a_cleaning_was_told_to_stop(world: World) -> None:
+def test_the_next_log_is_whole_after_a_cleaning_was_asked_to_stop(world: World) -> None:
     stops = 0
 
     class Stops:

@@ -69,7 +69,7 @@ def test_a_map_that_is_full_ends_in_the_middle_of_a_batch(tmp_path: Path) -> Non
     assert log.records() == records
 
 
-def test_a_cleaning_goes_as_far_as_it_is_told(tmp_path: Path) -> None:
+def test_a_cleaning_goes_as_far_as_it_is_reported(tmp_path: Path) -> None:
     log = Compacted(tmp_path)
     log.fill(6, distinct=3)
     end = log.log.segments[3].base_offset
@@ -121,7 +121,7 @@ def test_records_without_a_key_go_and_are_counted(tmp_path: Path, caplog: pytest
 
 
 @pytest.mark.parametrize("offset", [500, 2**31, 2**40])
-def test_offsets_that_nobody_has_are_passed_over(tmp_path: Path, offset: int) -> None:
+def test_offsets_that_no_one_has_are_passed_over(tmp_path: Path, offset: int) -> None:
     log = Compacted(tmp_path)
     log.follow(0, 1)
     log.roll()
@@ -304,7 +304,7 @@ def test_the_last_batch_of_an_active_producer_stays_empty(tmp_path: Path) -> Non
 
 
 def test_the_last_batch_below_the_high_watermark_stays_empty(tmp_path: Path) -> None:
-    """Else nobody knew the log's end from its files."""
+    """Else no one knew the log's end from its files."""
     log = Compacted(tmp_path)
     log.follow(0, None, None)
     log.roll()

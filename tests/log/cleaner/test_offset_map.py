@@ -91,7 +91,7 @@ def test_a_full_map_is_still_searched_and_takes_nothing_more() -> None:
     assert target.get(keys(1)[0]) == 0
 
 
-def test_the_latest_offset_is_that_of_the_last_put_or_what_was_told() -> None:
+def test_the_latest_offset_is_that_of_the_last_put_or_the_reported_one() -> None:
     target = offset_map(10)
     assert target.latest_offset == -1
     target.put(b"a", 5)

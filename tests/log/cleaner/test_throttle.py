@@ -6,7 +6,7 @@ from stratalog.log.cleaner.throttle import Throttle
 from stratalog.testing.clock import ManualClock
 
 
-def test_below_the_rate_nobody_sleeps() -> None:
+def test_below_the_rate_no_one_sleeps() -> None:
     clock = ManualClock(0)
     throttle = Throttle(1_000, clock=clock)
     for _ in range(10):

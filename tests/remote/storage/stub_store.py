@@ -1,5 +1,5 @@
-"""An HTTP server that real clients of S3, GCS and Azure speak to: it keeps objects by path, and fails when it is told
-to.
+"""An HTTP server that real clients of S3, GCS and Azure speak to: it keeps objects by path, and fails when it is
+asked to.
 
 It checks no signature and knows as much of the protocols as the tests need: PUT, GET with ranges and HEAD of an object,
 and the parts of an S3 upload.

@@ -57,7 +57,7 @@ def _of(metadata: RemoteLogSegmentMetadata, partition: object) -> RemoteLogSegme
 
 
 def expect_stored(store: ObjectStore, rsm: ObjectStoreRemoteStorageManager, segment: Segment) -> None:
-    """Whoever wrote the segment reads what was in its files, and so does a new process."""
+    """A client that wrote the segment reads what was in its files, and so does a new process."""
     metadata, _, contents = segment
     for reader in (rsm.reader, SegmentReader(store, ReadKeys(KEYRING))):
         manifest = reader.manifest(ObjectKey.of(metadata, ObjectKind.LOG))

@@ -179,7 +179,7 @@ def test_an_object_of_another_size_is_said_to_be_replaced(tmp_path: Path) -> Non
         SegmentReader(store).read(manifest, ObjectKind.TIME_INDEX)
 
 
-def test_an_object_of_the_same_size_is_told_by_its_entity_tag(tmp_path: Path) -> None:
+def test_an_object_of_the_same_size_is_reported_by_its_entity_tag(tmp_path: Path) -> None:
     store, manifest = copied(tmp_path, url="memory:///")
     store.put(manifest.key(ObjectKind.OFFSET_INDEX), bytes(800))
     with pytest.raises(ReplacedRemoteObjectError, match=r"damaged in the store.*was replaced.*its entity tag is"):

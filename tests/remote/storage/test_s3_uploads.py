@@ -78,7 +78,7 @@ def test_what_a_killed_upload_left_is_found_and_taken_back(
 
 
 @pytest.mark.slow
-def test_whoever_may_not_take_back_is_told(s3: S3Server, tmp_path: Path) -> None:
+def test_a_client_that_may_not_take_back_is_reported(s3: S3Server, tmp_path: Path) -> None:
     url = s3.url("told/prefix")
     ObjectStore.from_url(url, s3.options).put("here", b"x")
     die_while_uploading(s3, url, KEY, tmp_path)

@@ -73,7 +73,7 @@ def test_each_run_adds_what_is_new_and_nothing_twice(tmp_path: Path, spark: Spar
 
     table = read_table(spark, to)
     assert [utc(row) for row in table_rows(table)] == [row for each in partitions for row in expected(each)]
-    # Whoever reads the directory as plain Parquet finds the same.
+    # A client that reads the directory as plain Parquet finds the same.
     assert spark.read.parquet(to).count() == table.count()
     days = {path.name for path in Path(to).glob("date=*")}
     assert days == {f"date={row['date']}" for each in partitions for row in expected(each)}
@@ -176,7 +176,7 @@ def test_fields_may_be_added_but_not_change_or_go(tmp_path: Path, spark: SparkSe
     assert [(row.data.id, row.data.new and row.data.new.x) for row in rows] == [(1, None), (2, 5)]
 
 
-def test_offsets_that_were_deleted_are_told_of_or_skipped(tmp_path: Path, spark: SparkSession) -> None:
+def test_offsets_that_were_deleted_are_reported_or_skipped(tmp_path: Path, spark: SparkSession) -> None:
     partition = Partition(tmp_path / "data")
     partition.segment(steady(2))
     source: Source = {"path": str(tmp_path / "data"), "subscribe": "orders"}

@@ -1,4 +1,4 @@
-"""What jobs plan by name is the same file, or the same topic, when a task comes to it; or it is told."""
+"""What jobs plan by name is the same file, or the same topic, when a task comes to it; or this is reported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_oldest_record_is_not_the_newest_of_the_first_batch(tmp_path: Path) 
     assert (found.oldest_ms, found.newest_ms, found.disorder_ms) == (T0 + 100, T0 + 900, 700)
 
 
-def test_a_file_that_is_replaced_just_before_it_is_opened_is_told(
+def test_a_file_that_is_replaced_just_before_it_is_opened_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "rows.parquet"

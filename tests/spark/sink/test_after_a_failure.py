@@ -165,8 +165,8 @@ def test_a_task_writes_into_a_bucket_as_in_a_new_process_after_a_store_that_fail
         faults.heal()
         assert files(tmp_path) == []
         assert open_files(tmp_path) == []
-        told = run(options, BucketStager(store, options, plan), [rows("public")])
-        manifests: list[Any] = [each.staged for each in told.segments]
+        reported = run(options, BucketStager(store, options, plan), [rows("public")])
+        manifests: list[Any] = [each.staged for each in reported.segments]
         assert {each.topic for each in manifests} == {"public"}
         expect_of_topic((bytes(inner.get(each.key())) for each in manifests), "public")
         if not has_failed:
@@ -215,7 +215,7 @@ class Brokers:
         fails = self.step()
         if fails and not self.does_its_work:
             raise self.error
-        told = []
+        reported = []
         for topic in topic_data:
             parts = []
             for each in topic["partition_data"]:
@@ -225,10 +225,10 @@ class Brokers:
                 if bytes(each["records"]) not in kept:
                     kept.append(bytes(each["records"]))
                 parts.append(SimpleNamespace(index=each["index"], error_code=0, error_message=None))
-            told.append(SimpleNamespace(name=topic["name"], partition_responses=parts))
+            reported.append(SimpleNamespace(name=topic["name"], partition_responses=parts))
         if fails:
             raise self.error
-        return SimpleNamespace(responses=told)
+        return SimpleNamespace(responses=reported)
 
 
 def batch(content: bytes) -> EncodedBatch:

@@ -174,7 +174,7 @@ def test_a_job_that_is_aborted_leaves_nothing(place: Place) -> None:
 
 
 def test_an_abort_finds_what_no_message_names(place: Place) -> None:
-    """Of a task that was told to stop while it was writing, Spark has nothing to tell."""
+    """Of a task that was asked to stop while it was writing, Spark has nothing to tell."""
     write(place, [[rows(["before"])]])
     before = place.files()
     writer = BulkWriter(place.options(), SCHEMA, overwrite=False)

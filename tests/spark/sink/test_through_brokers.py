@@ -137,10 +137,10 @@ def test_a_job_that_fails_shows_nothing_and_leaves_nothing_open(
 
 def test_at_least_once_needs_no_transactions(broker: stratalog.Broker, topic: str) -> None:
     write = write_of(broker, topic, delivery="atLeastOnce")
-    told = task(write, "a", "b")
-    assert told.transaction is None
-    assert (told.records, sorted(seen(broker, topic))) == (2, ["a", "b"])
-    write.commit([told], None)
+    reported = task(write, "a", "b")
+    assert reported.transaction is None
+    assert (reported.records, sorted(seen(broker, topic))) == (2, ["a", "b"])
+    write.commit([reported], None)
 
 
 def test_a_task_without_rows_begins_nothing(broker: stratalog.Broker, topic: str) -> None:
@@ -216,17 +216,17 @@ def test_a_driver_that_dies_at_any_step_of_a_commit_has_written_the_batch_once_w
 ) -> None:
     first = write_of(broker, topic, queryId=topic)
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: _Task(0))
-    told = [task(first, "a", "b")]
+    reported = [task(first, "a", "b")]
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: _Task(1))
-    told.append(task(first, "c"))
+    reported.append(task(first, "c"))
     with monkeypatch.context() as patch:
         patch.setattr(_DiesAt, "left", steps)
         patch.setattr("stratalog.spark.sink.broker.Coordinators", _DiesAt)
         if steps < 4:  # decided, two ends, done
             with pytest.raises(KeyboardInterrupt):
-                first.commit(told, 0)
+                first.commit(reported, 0)
         else:
-            first.commit(told, 0)
+            first.commit(reported, 0)
     again = write_of(broker, topic, queryId=topic)
     again.commit([task(again, "a", "b", "c")], 0)
     assert sorted(seen(broker, topic)) == ["a", "b", "c"]
@@ -247,9 +247,9 @@ class _Task:
 
 def test_a_decided_batch_whose_transaction_is_gone_stops_the_query(broker: stratalog.Broker, topic: str) -> None:
     write = write_of(broker, topic, queryId=topic)
-    told = task(write, "a")
-    assert told.transaction is not None
-    mark = BatchMark(3, "", False, (TaskTransaction(0, told.transaction.producer_id, 0),))
+    reported = task(write, "a")
+    assert reported.transaction is not None
+    mark = BatchMark(3, "", False, (TaskTransaction(0, reported.transaction.producer_id, 0),))
     task(write, "b")  # takes the transactional id over
     with Cluster(broker.bootstrap_servers) as cluster:
         Coordinators(cluster).commit_offsets(write._name, encode_mark(mark, topic, 3))

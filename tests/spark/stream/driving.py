@@ -22,7 +22,7 @@ Record = tuple[str, int, int]
 
 
 class ManualClock(Clock):
-    """A clock that stands still until it is told."""
+    """A clock that stands still until it is set."""
 
     def __init__(self) -> None:
         self.ms = 1_000_000

@@ -26,7 +26,7 @@ lags = st.fixed_dictionaries({key: st.integers(0, 10**9) | st.just(0) for key in
 
 @given(begins, lags, st.integers(1, 10**10))
 @settings(deadline=None)
-def test_a_limit_is_kept_and_nobody_starves(begin: dict[Any, int], lag: dict[Any, int], limit: int) -> None:
+def test_a_limit_is_kept_and_no_one_starves(begin: dict[Any, int], lag: dict[Any, int], limit: int) -> None:
     """A batch is within the log, at most one record a partition over the limit, and every partition that lags gets
     on."""
     latest = {key: begin[key] + lag[key] for key in begin}
@@ -52,7 +52,7 @@ def test_a_stream_with_a_limit_comes_to_the_end(begin: dict[Any, int], lag: dict
 @given(st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 10**15), min_size=1), st.integers(1, 10**15))
 @settings(deadline=None)
 def test_shares_are_in_proportion(waiting: dict[Any, int], limit: int) -> None:
-    """Nobody gets more than his part, rounded down, but for one where that would be nothing."""
+    """No one gets more than his part, rounded down, but for one where that would be nothing."""
     total = sum(waiting.values())
     for key, share in shares(limit, waiting).items():
         exact = limit * waiting[key] / total

@@ -138,7 +138,7 @@ def test_a_topic_that_is_deleted_is_an_error_or_read_when_it_is_back(
     assert stream.trigger() == sent
 
 
-def test_a_topic_that_is_made_again_between_two_looks_is_told_of(
+def test_a_topic_that_is_made_again_between_two_looks_is_reported(
     broker: Broker, query: Callable[..., Query], topic: Topic
 ) -> None:
     topic.send(0, 30)

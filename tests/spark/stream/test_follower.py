@@ -43,7 +43,7 @@ def query(partition: Partition, **options: Any) -> Query:
 # --- where it begins --------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_begins_at_the_end_unless_told_otherwise(partition: Partition) -> None:
+def test_a_stream_begins_at_the_end_by_default_otherwise(partition: Partition) -> None:
     stream = Query({"path": partition.root, "subscribe": "orders"})
     assert stream.trigger() == []
     assert stream.end == {"orders": {"0": 80}}
@@ -219,7 +219,7 @@ def test_a_partition_that_is_being_made_is_empty(partition: Partition) -> None:
     assert stream.trigger() == offsets_of(second)
 
 
-def test_a_new_partition_that_has_lost_its_beginning_is_told_of(partition: Partition) -> None:
+def test_a_new_partition_that_has_lost_its_beginning_is_reported(partition: Partition) -> None:
     stream = query(partition)
     stream.trigger()
     second = Partition(partition.root, number=1)
@@ -270,7 +270,7 @@ def test_a_deleted_topic_is_an_error_or_left_out(partition: Partition) -> None:
     assert stream.end == {"flights": {"0": 10}}
 
 
-def test_a_topic_that_was_made_again_is_told_of(partition: Partition) -> None:
+def test_a_topic_that_was_made_again_is_reported(partition: Partition) -> None:
     stream = query(partition)
     stream.trigger()
     shutil.rmtree(partition.directory)
@@ -284,7 +284,7 @@ def test_a_topic_that_was_made_again_is_told_of(partition: Partition) -> None:
     assert stream.trigger() == offsets_of(again, 5)
 
 
-def test_a_planned_batch_whose_records_are_gone_is_told_of(partition: Partition) -> None:
+def test_a_planned_batch_whose_records_are_gone_is_reported(partition: Partition) -> None:
     stream = query(partition)
     stream.trigger(dies=True)
     partition.drop_local(partition.bases[1])

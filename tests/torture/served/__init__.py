@@ -1,1 +1,1 @@
-"""Clients at work while their broker is killed, and what must hold of all that they were told."""
+"""Clients at work while their broker is killed, and what must hold of all that they were answered."""
