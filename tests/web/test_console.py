@@ -603,7 +603,7 @@ def test_a_hundred_thousand_segments_are_drawn_as_few_blocks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "form", "text", "told"),
+    ("data", "form", "text", "reported"),
     [
         (None, "auto", None, "null"),
         (b"", "auto", "", "text"),
