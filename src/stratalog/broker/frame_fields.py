@@ -92,11 +92,12 @@ def node_endpoints(nodes: Sequence[tuple[int, str, int, str | None]]) -> bytes:
         return b"\x00"
     value = bytearray(varint(len(nodes) + 1))
     for node_id, host, port, rack in nodes:
-        value += INT32.pack(node_id) + _compact_text(host) + INT32.pack(port)
-        value += (b"\x00" if rack is None else _compact_text(rack)) + b"\x00"
+        value += INT32.pack(node_id) + compact_text(host) + INT32.pack(port) + compact_text(rack) + b"\x00"
     return b"\x01\x00" + varint(len(value)) + bytes(value)
 
 
-def _compact_text(text: str) -> bytes:
+def compact_text(text: str | None) -> bytes:
+    if text is None:
+        return b"\x00"
     data = text.encode()
     return varint(len(data) + 1) + data

@@ -17,6 +17,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from stratalog.errors import StratalogError, UsageError
@@ -258,3 +259,16 @@ def _add_well_known(pool: Any, descriptors: Any) -> None:
         file = descriptors.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)
         pool.Add(file)
+
+
+def schema_decoder(url: str) -> Callable[[Any], Any]:
+    """Return what reads key and value of a record by their schemas. It raises SchemaError, which names the record."""
+    registry = SchemaRegistry(url)
+
+    def decode(record: Any) -> Any:
+        try:
+            return replace(record, key=registry.decoded(record.key), value=registry.decoded(record.value))
+        except SchemaError as error:
+            raise SchemaError(f"{record.topic}-{record.partition} at offset {record.offset}: {error}") from error
+
+    return decode

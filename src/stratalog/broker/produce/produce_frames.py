@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from stratalog.broker.frame_fields import (
     compact_length,
+    compact_text,
     encode_topic,
     flexible_topic,
     leader_hint,
@@ -226,24 +227,13 @@ def _encode_errors_flexible(out: bytearray, result: PartitionResult) -> None:
         return
     out += varint(len(result.record_errors) + 1)
     for number, why in result.record_errors:
-        out += INT32.pack(number)
-        _put_compact_text(out, why)
-        out.append(0)
-    _put_compact_text(out, message)
+        out += INT32.pack(number) + compact_text(why) + b"\x00"
+    out += compact_text(message)
     if result.leader is None:
         out.append(0)
     else:  # tagged field 0
         out += b"\x01\x00"
         out += leader_hint(result.leader)
-
-
-def _put_compact_text(out: bytearray, text: str | None) -> None:
-    if text is None:
-        out.append(0)
-    else:
-        data = text.encode()
-        out += varint(len(data) + 1)
-        out += data
 
 
 def _encode_errors_legacy(out: bytearray, result: PartitionResult) -> None:

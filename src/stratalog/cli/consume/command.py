@@ -24,9 +24,9 @@ from stratalog.cli.consume.offset_range import (
 )
 from stratalog.cli.consume.output_format import PersonPrinter, RecordPrinter, compile_format, print_as_json
 from stratalog.cli.consume.record_filter import compile_filter
-from stratalog.cli.consume.schema_values import schema_decoder
 from stratalog.cli.options import JsonLines, SchemaRegistryUrl
 from stratalog.cli.out import on_terminal
+from stratalog.cli.schema_registry import schema_decoder
 from stratalog.cli.streams import stdout_bytes
 from stratalog.cli.topic_lookup import matching_topics, named_topics
 from stratalog.errors import UsageError

@@ -242,34 +242,21 @@ def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
             "a copy was begun and never finished",
             "none: the broker removes it at its next turn",
         )
-    delete = _delete_unless_whole(stored)
+    newest_ms = None
     if facts.state is MetadataState.ABSENT:
+        text = "it has no manifest, and no metadata mentions it"
+    elif is_bulk(stored.segment_id.id) and not facts.has_broker:
+        text, newest_ms = "a bulk load has staged it and never published it", facts.job_newest_ms
+    elif not stored.has_required:
+        text = "it has no manifest and is not whole: nothing can be read of it"
+    else:
         return facts.leftover(
             AuditKind.ORPHAN,
-            "it has no manifest, and no metadata mentions it",
-            "repair deletes it",
-            mend=delete,
+            "it has no manifest, and whether its copy was finished is not known",
+            "give the data directory (--data-dir), whose metadata shows it",
         )
-    if is_bulk(stored.segment_id.id) and not facts.has_broker:
-        return facts.leftover(
-            AuditKind.ORPHAN,
-            "a bulk load has staged it and never published it",
-            "repair deletes it",
-            mend=delete,
-            newest_ms=facts.job_newest_ms,
-        )
-    if not stored.has_required:
-        return facts.leftover(
-            AuditKind.ORPHAN,
-            "it has no manifest and is not whole: nothing can be read of it",
-            "repair deletes it",
-            mend=delete,
-        )
-    return facts.leftover(
-        AuditKind.ORPHAN,
-        "it has no manifest, and whether its copy was finished is not known",
-        "give the data directory (--data-dir), whose metadata shows it",
-    )
+    delete = _delete_unless_whole(stored)
+    return facts.leftover(AuditKind.ORPHAN, text, "repair deletes it", mend=delete, newest_ms=newest_ms)
 
 
 def _lost_manifest(facts: SegmentFacts, kind: AuditKind, text: str) -> ObjectFinding:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from stratalog.errors import UsageError
 from stratalog.jobs import SILENT, Column, Progress, Report
@@ -17,9 +17,8 @@ from stratalog.spark.export.counts import Counts
 from stratalog.spark.export.decoding import Decoding, Json, infer_json_schema
 from stratalog.spark.export.evolution import check_evolution
 from stratalog.spark.export.formats import open_target
-from stratalog.spark.export.layout import DECODED, ExportLayout
-from stratalog.spark.export.ranges import new_ranges, steps
-from stratalog.spark.export.rows import records, table_rows
+from stratalog.spark.export.layout import DECODED, RECORD_COLUMNS, ExportLayout
+from stratalog.spark.export.ranges import new_ranges, reading_options, steps
 from stratalog.spark.export.targets import CommitResult, ExportTarget
 from stratalog.spark.options import ReadOptions, option_text
 from stratalog.util import random_uuid
@@ -165,7 +164,9 @@ class _Run:
     def _step(
         self, last: Commit | None, step: Sequence[OffsetRange], decoding: Decoding | None
     ) -> tuple[CommitResult, Commit]:
-        rows = table_rows(records(self.spark, self.options, step), self.layout, decoding)
+        rows = self._records(step).withColumns({name: F.expr(sql) for name, sql in self.layout.derived.items()})
+        if decoding is not None:
+            rows = decoding.apply(rows)
         _check_schema(last, rows)
         decoded = decoding.text if decoding is not None else None
         commit = next_commit(last, random_uuid().hex, step, rows.schema.json(), self.layout.partition_by, decoded)
@@ -177,7 +178,12 @@ class _Run:
             return self.decode
         if last is not None and last.decoded is not None and last.decoded.startswith("json "):
             return Json(last.decoded.removeprefix("json "))
-        return Json(infer_json_schema(self.spark, records(self.spark, self.options, ranges)))
+        return Json(infer_json_schema(self.spark, self._records(ranges)))
+
+    def _records(self, ranges: Sequence[OffsetRange]) -> DataFrame:
+        """Return the records of these ranges, as the table has them before values are decoded."""
+        found = self.spark.read.format("stratalog").options(**reading_options(self.options, ranges)).load()
+        return found.select(*(name for name in RECORD_COLUMNS if name in found.columns))
 
     def _check_same_layout(self, last: Commit | None) -> None:
         if last is None or not last.schema:
