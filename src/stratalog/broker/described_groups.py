@@ -1,14 +1,19 @@
-"""Common code of the responses that describe consumer, streams and share groups (APIs 69, 77 and 89)."""
+"""Common code of the responses about consumer, streams and share groups (APIs 68, 69, 76, 77 and 89)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from stratalog.broker.groups import OPERATIONS_UNKNOWN
 from stratalog.broker.server import RequestContext
 from stratalog.errors import wire_code
+
+if TYPE_CHECKING:
+    from stratalog.broker.groups.consumer import ConsumerGroup, HeartbeatReply
+    from stratalog.broker.groups.share import ShareGroup, ShareReply
+    from stratalog.broker.groups.streams import StreamsGroup
 
 
 def refuse_groups(ctx: RequestContext, request: Any, error: BaseException) -> Any:
@@ -27,6 +32,19 @@ def refused_group(ctx: RequestContext, group_id: str, code: int, message: str | 
     )
 
 
+def described_group(ctx: RequestContext, group: ConsumerGroup | ShareGroup | StreamsGroup, **more: Any) -> Any:
+    """Return the description of a group: what all types have, and `more`."""
+    return ctx.make(
+        "DescribedGroup",
+        error_code=0,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch.epoch,
+        **more,
+    )
+
+
 def described_assignment(ctx: RequestContext, partitions: Mapping[UUID, Iterable[int]]) -> Any:
     """Return partitions by topic id as an `Assignment`, without deleted topics."""
     parts = []
@@ -37,3 +55,21 @@ def described_assignment(ctx: RequestContext, partitions: Mapping[UUID, Iterable
                 ctx.make("TopicPartitions", topic_id=topic_id, topic_name=topic.name, partitions=tuple(numbers))
             )
     return ctx.make("Assignment", topic_partitions=parts)
+
+
+def answer_heartbeat(ctx: RequestContext, reply: HeartbeatReply | ShareReply) -> Any:
+    """Return the response to a heartbeat of a member whose assignment is partitions by topic id."""
+    assignment = None
+    if reply.assigned is not None:
+        parts = [
+            ctx.make("TopicPartitions", topic_id=topic_id, partitions=tuple(partitions))
+            for topic_id, partitions in reply.assigned.items()
+        ]
+        assignment = ctx.make("Assignment", topic_partitions=parts)
+    return ctx.respond(
+        error_code=0,
+        member_id=reply.member_id,
+        member_epoch=reply.epoch,
+        heartbeat_interval=reply.interval_ms,
+        assignment=assignment,
+    )

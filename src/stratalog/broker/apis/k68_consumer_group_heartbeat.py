@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.access import AclOperation, ResourceType
+from stratalog.broker.described_groups import answer_heartbeat
 from stratalog.broker.groups import check_consumer_protocol, to_ms
 from stratalog.broker.groups.consumer import MemberHeartbeat, check_heartbeat
 from stratalog.broker.server import ApiKey, RequestContext, handles
 
 if TYPE_CHECKING:
-    from stratalog.broker.groups.consumer import HeartbeatReply, TopicFilter
+    from stratalog.broker.groups.consumer import TopicFilter
 
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1))
@@ -37,7 +38,7 @@ async def consumer_group_heartbeat(ctx: RequestContext, request: Any) -> Any:
     )
     groups = ctx.broker.groups
     check_heartbeat(request.group_id, heartbeat, ctx.version, groups.consumers.assignors)
-    return _answer(ctx, await groups.consumer_heartbeat(request.group_id, heartbeat, _may_see(ctx)))
+    return answer_heartbeat(ctx, await groups.consumer_heartbeat(request.group_id, heartbeat, _may_see(ctx)))
 
 
 def _may_see(ctx: RequestContext) -> TopicFilter | None:
@@ -47,20 +48,3 @@ def _may_see(ctx: RequestContext) -> TopicFilter | None:
         return None
     asked = (ctx.peer, ctx.key, AclOperation.DESCRIBE, ResourceType.TOPIC)
     return lambda names: access.allowed_names(*asked, names, log_denied=False)
-
-
-def _answer(ctx: RequestContext, reply: HeartbeatReply) -> Any:
-    assignment = None
-    if reply.assigned is not None:
-        parts = [
-            ctx.make("TopicPartitions", topic_id=topic_id, partitions=tuple(partitions))
-            for topic_id, partitions in reply.assigned.items()
-        ]
-        assignment = ctx.make("Assignment", topic_partitions=parts)
-    return ctx.respond(
-        error_code=0,
-        member_id=reply.member_id,
-        member_epoch=reply.epoch,
-        heartbeat_interval=reply.interval_ms,
-        assignment=assignment,
-    )

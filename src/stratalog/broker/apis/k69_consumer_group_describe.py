@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from stratalog.broker.described_groups import described_assignment, refuse_groups, refused_group
+from stratalog.broker.described_groups import described_assignment, described_group, refuse_groups, refused_group
 from stratalog.broker.groups import (
     GROUP_OPERATIONS,
     OPERATIONS_UNKNOWN,
@@ -35,13 +35,9 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     except KafkaError as error:
         return refused_group(ctx, group_id, error.code, str(error))
     default = ctx.broker.groups.consumers.assignors[0]
-    return ctx.make(
-        "DescribedGroup",
-        error_code=0,
-        group_id=group_id,
-        group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch.epoch,
+    return described_group(
+        ctx,
+        group,
         assignor_name=group.preferred_assignor(None, None, default),
         members=[_member(ctx, group, member) for member in group.members.values()],
         authorized_operations=operations,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stratalog.broker.described_groups import answer_heartbeat
 from stratalog.broker.groups import check_share_protocol
 from stratalog.broker.groups.share import ShareHeartbeat, check_share_heartbeat
 from stratalog.broker.server import ApiKey, RequestContext, handles
@@ -39,18 +40,4 @@ async def share_group_heartbeat(ctx: RequestContext, request: Any) -> Any:
         client_host=f"/{ctx.peer.client_host}",  # as Java prints an address without a name
     )
     check_share_heartbeat(request.group_id, heartbeat)
-    reply = await ctx.broker.groups.share_heartbeat(request.group_id, heartbeat)
-    assignment = None
-    if reply.assigned is not None:
-        parts = [
-            ctx.make("TopicPartitions", topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in reply.assigned.items()
-        ]
-        assignment = ctx.make("Assignment", topic_partitions=parts)
-    return ctx.respond(
-        error_code=0,
-        member_id=reply.member_id,
-        member_epoch=reply.epoch,
-        heartbeat_interval=reply.interval_ms,
-        assignment=assignment,
-    )
+    return answer_heartbeat(ctx, await ctx.broker.groups.share_heartbeat(request.group_id, heartbeat))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.described_groups import described_assignment, refuse_groups, refused_group
+from stratalog.broker.described_groups import described_assignment, described_group, refuse_groups, refused_group
 from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_share_protocol
 from stratalog.broker.groups.share import ASSIGNOR, ShareGroup, ShareMember
 from stratalog.broker.server import ApiKey, RequestContext, handles
@@ -29,13 +29,9 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
         group = ctx.broker.groups.described_as(group_id, ShareGroup)
     except KafkaError as error:
         return refused_group(ctx, group_id, error.code, str(error) or None)
-    return ctx.make(
-        "DescribedGroup",
-        error_code=0,
-        group_id=group_id,
-        group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch.epoch,
+    return described_group(
+        ctx,
+        group,
         assignor_name=ASSIGNOR,
         members=[_member(ctx, member) for member in group.members.values()],
         authorized_operations=operations,

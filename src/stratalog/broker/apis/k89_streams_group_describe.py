@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stratalog.broker.described_groups import refuse_groups, refused_group
+from stratalog.broker.described_groups import described_group, refuse_groups, refused_group
 from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_streams_protocol
 from stratalog.broker.groups.streams import ASSIGNOR, InternalTopic, StreamsGroup, StreamsMember, Tasks
 from stratalog.broker.java_hashing import in_hash_order, string_hash
@@ -38,13 +38,9 @@ def _describe(ctx: RequestContext, group_id: str, operations: int, status: int) 
         return refused_group(ctx, group_id, error.code, None)
     except KafkaError as error:
         return refused_group(ctx, group_id, error.code, str(error))
-    return ctx.make(
-        "DescribedGroup",
-        error_code=0,
-        group_id=group_id,
-        group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch.epoch,
+    return described_group(
+        ctx,
+        group,
         topology=_topology(ctx, group),
         members=[_member(ctx, group, member) for member in group.members.values()],
         authorized_operations=operations,
