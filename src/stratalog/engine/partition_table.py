@@ -48,7 +48,6 @@ class PartitionTable:
         return self._ordered
 
     def of_topic(self, topic: str) -> list[Partition]:
-        """Return the partitions of a topic in order."""
         of_topic = self._by_topic.get(topic, {})
         return [of_topic[number] for number in sorted(of_topic)]
 

@@ -95,17 +95,13 @@ class ClusterView(Protocol):
         """Return the broker that leads a partition; -1 without one, or for an unknown partition."""
         ...
 
-    def topic_id(self, topic: str) -> UUID | None:
-        """Return the id of a topic, or None."""
-        ...
+    def topic_id(self, topic: str) -> UUID | None: ...
 
     def isr_epoch(self, broker: int) -> int | None:
         """Return the epoch of a broker that may be in sync; None while it is fenced or shuts down."""
         ...
 
-    def log_config(self, topic: str) -> LogConfig:
-        """Return the configuration of a topic in the metadata."""
-        ...
+    def log_config(self, topic: str) -> LogConfig: ...
 
     def ask_controller(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
         """Send a request to the active controller. Blocks. Raises UnreachableError."""

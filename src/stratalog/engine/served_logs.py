@@ -96,7 +96,6 @@ class ServedLogs:
         return self._partitions.leader_epochs(topic, count)
 
     def partitions(self, topic: str | None = None) -> list[Partition]:
-        """Return all served partitions, or those of one topic, in order."""
         with self._lock:
             known = self._partitions.ordered() if topic is None else self._partitions.of_topic(topic)
         return [partition for partition in known if partition.failure is None]
@@ -107,7 +106,6 @@ class ServedLogs:
             return sum(partition.failure is not None for partition in self._partitions.all())
 
     def _logs(self) -> dict[TopicPartition, PartitionLog]:
-        """Return the served logs, for the cleaner."""
         return {(partition.topic, partition.partition): partition.log for partition in self.partitions()}
 
     def _open(self, path: Path, spec: TopicSpec, *, is_new: bool) -> Partition:

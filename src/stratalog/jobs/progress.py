@@ -25,7 +25,6 @@ SILENT = Progress()
 
 
 def tracked(items: Iterable[T], title: str, total: int, progress: Progress) -> Iterator[T]:
-    """Yield the `total` items, and advance `progress` with each."""
     progress.begin(title, total)
     try:
         for item in items:

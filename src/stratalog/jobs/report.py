@@ -134,7 +134,6 @@ class Report:
 
 
 def shown(cell: Any, unit: Unit = Unit.PLAIN) -> str:
-    """Return a cell for people."""
     if cell is None:
         return ""
     if isinstance(cell, bool):

@@ -88,15 +88,12 @@ class ThreadRows:
         return type(self)(self._threads, self._directory, schema or self._schema, parts)
 
     def map(self, step: Step, schema: str) -> Self:
-        """See `StepRows.map`."""
-
         def mapped(part: Part) -> Iterator[pa.RecordBatch]:
             return step(part())
 
         return self._with([partial(mapped, part) for part in self._parts], arrow_schema(schema))
 
     def exchange(self, key: str, parts: int, order: Sequence[str]) -> Self:
-        """See `StepRows.exchange`."""
         files = self._files(parts)
 
         def send(part: Part) -> None:
@@ -113,8 +110,6 @@ class ThreadRows:
         return self._with([partial(sent, file) for file in files])
 
     def where(self, column: str, equals: int, *, negated: bool = False) -> Self:
-        """See `StepRows.where`."""
-
         def filtered(part: Part) -> Iterator[pa.RecordBatch]:
             import pyarrow.compute as pc  # keeps `import stratalog.jobs` cheap
 
@@ -125,7 +120,6 @@ class ThreadRows:
         return self._with([partial(filtered, part) for part in self._parts])
 
     def kept(self) -> Self:
-        """See `StepRows.kept`."""
         files = self._files(len(self._parts))
 
         def keep(number: int) -> None:
@@ -141,8 +135,6 @@ class ThreadRows:
         return self._with([partial(read, file) for file in files])
 
     def values(self, column: str) -> Generator[bytes, None, None]:
-        """See `StepRows.values`."""
-
         def read(part: Part) -> list[bytes]:
             return [value for batch in part() for value in batch[column].to_pylist()]
 

@@ -317,7 +317,6 @@ class LocalLog:
         self.condemned.add(paths, self.clock.now_ms() + self.config.file_delete_delay_ms)
 
     def close(self) -> None:
-        """Close all files."""
         self.closed = True
         for segment in self.segments:
             segment.close()

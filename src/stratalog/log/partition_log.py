@@ -143,7 +143,6 @@ class PartitionLog:
 
     @property
     def local_log_start_offset(self) -> int:
-        """The first local offset."""
         return self._local.local_log_start_offset
 
     @property

@@ -30,26 +30,21 @@ class SparkRows:
         return SparkRows(self._spark, frame, self._kept_frames)
 
     def map(self, step: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str) -> SparkRows:
-        """See `StepRows.map`."""
         return self._with(self._frame.mapInArrow(step, schema))
 
     def exchange(self, key: str, parts: int, order: Sequence[str]) -> SparkRows:
-        """See `StepRows.exchange`."""
         sorting = [F.desc(name[1:]) if name.startswith("-") else F.asc(name) for name in order]
         sent = self._frame.repartitionById(parts, (F.col(key) % parts).cast("int"))
         return self._with(sent.sortWithinPartitions(*sorting))
 
     def where(self, column: str, equals: int, *, negated: bool = False) -> SparkRows:
-        """See `StepRows.where`."""
         wanted = F.col(column) != equals if negated else F.col(column) == equals
         return self._with(self._frame.where(wanted))
 
     def kept(self) -> SparkRows:
-        """See `StepRows.kept`."""
         frame = self._frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._kept_frames.append(frame)
         return self._with(frame)
 
     def values(self, column: str) -> Generator[bytes, None, None]:
-        """See `StepRows.values`."""
         return stream_column(self._spark, self._frame.select(column))

@@ -92,7 +92,6 @@ Everything else that a broker of Apache Kafka 4.4.0 registers in JMX:
 
 
 def page() -> str:
-    """Return the whole page."""
     from stratalog.web.server import CONNECTION_S, CONNECTIONS_MAX  # loads uvicorn
 
     metrics: list[Metric[Any]] = [*engine_metrics.METRICS, *broker_metrics.METRICS, *broker_metrics.LAG_METRICS]

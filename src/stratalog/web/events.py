@@ -63,7 +63,6 @@ class EventKeeper(logging.Handler):
         self.note(record.levelname.lower(), source, text)
 
     def note(self, level: str, source: str, text: str) -> None:
-        """Add an event."""
         now, text = self._clock.now_ms(), text[:_TEXT_MAX]
         with self._noted_lock:
             noted = self._noted
@@ -76,6 +75,5 @@ class EventKeeper(logging.Handler):
             noted.append(NotedEvent(now, now, level, source, text))
 
     def newest(self) -> list[NotedEvent]:
-        """Return the events, the newest first."""
         with self._noted_lock:
             return list(reversed(self._noted))

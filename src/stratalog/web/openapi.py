@@ -132,7 +132,6 @@ def api_path(path: str) -> str:
 
 
 def openapi(pages: Iterable[Page], actions: Iterable[PageChange], version: str) -> dict[str, Any]:
-    """Return the document."""
     book = SchemaBook()
     paths = _beside(book)
     for page in pages:

@@ -142,6 +142,5 @@ def basic_credentials(header: str) -> tuple[str, str] | None:
 
 
 def is_bearer(header: str, token: str | None) -> bool:
-    """Return whether an Authorization header has this bearer token."""
     kind, _, rest = header.partition(" ")
     return bool(token) and kind.lower() == "bearer" and hmac.compare_digest(rest.strip().encode(), str(token).encode())

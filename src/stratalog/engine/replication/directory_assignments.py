@@ -91,7 +91,6 @@ class DirectoryAssignments:
                     self._changed.wait_for(lambda: self._closed, _RETRY_S)
 
     def _send(self, sent: dict[_Key, UUID]) -> dict[_Key, UUID]:
-        """Return the assignments to send again."""
         try:
             response = self._cluster.ask_controller(
                 ApiKey.ASSIGN_REPLICAS_TO_DIRS,

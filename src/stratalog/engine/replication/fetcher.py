@@ -41,8 +41,6 @@ Truncate = Callable[["Partition", int], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """Values of `replica.fetch.*`."""
-
     backoff_ms: int
     max_wait_ms: int
     min_bytes: int

@@ -33,8 +33,6 @@ class IsrCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationServices:
-    """Services of every led partition."""
-
     cluster: ClusterView
     clock: Clock
     lag_max_ms: int
@@ -54,8 +52,6 @@ class ReadableReplica(NamedTuple):
 
 
 class LedReplicas:
-    """The replicas of one led partition."""
-
     def __init__(
         self,
         log: PartitionLog,

@@ -22,8 +22,6 @@ _ALL: Final = ("*",)
 
 
 class _Window:
-    """Bytes of one window."""
-
     __slots__ = ("last_ms", "size", "start_ms")
 
     def __init__(self, now_ms: int) -> None:

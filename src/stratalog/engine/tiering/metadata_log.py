@@ -95,7 +95,6 @@ class LocalMetadataLog:
         return self._get(partition).log.log_end_offset
 
     def read_snapshot(self, partition: int) -> bytes | None:
-        """Return the latest snapshot, or None."""
         path = self._snapshot_path(partition)
         return self._fs.read_bytes(path) if self._fs.exists(path) else None
 

@@ -33,7 +33,6 @@ EnsureTopic = Callable[[str, int, Mapping[str, str]], TopicMade]
 
 
 def metadata_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """Return the configuration of a new metadata topic."""
     return {
         "cleanup.policy": "delete",
         "remote.storage.enable": "false",

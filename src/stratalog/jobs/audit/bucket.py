@@ -263,7 +263,6 @@ def plain_view(store: ObjectStore) -> PlainView:
 def _with_metadata(
     partitions: Collection[TopicIdPartition], data_dirs: DataDirSet | None, topics: Collection[str] | None
 ) -> Iterator[tuple[TopicIdPartition, bool, PartitionMetadata | None]]:
-    """Yield every partition in the bucket or the metadata, once, and whether it is in the bucket."""
     left = dict.fromkeys(partitions)
     for replayed in data_dirs.replay() if data_dirs is not None else ():
         for partition, said in sorted(replayed.items()):

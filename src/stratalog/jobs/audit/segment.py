@@ -124,7 +124,6 @@ class SegmentFacts:
 
 
 def audit_segment(facts: SegmentFacts) -> Iterator[ObjectFinding]:
-    """Yield the findings of a segment that has objects."""
     if facts.state is MetadataState.DELETING:
         yield _unfinished_deletion(facts)
     elif facts.state is MetadataState.DELETED:

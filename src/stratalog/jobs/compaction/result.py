@@ -72,7 +72,6 @@ class CompactResult:
         return sum(each.records_in - each.records_out for each in self.partitions)
 
     def report(self) -> Report:
-        """Return it as a table."""
         rows = []
         for each in self.partitions:
             cells = [getattr(each, column.name) for column in _COLUMNS]

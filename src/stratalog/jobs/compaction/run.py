@@ -177,7 +177,6 @@ def _bucket_plan(
     job: BucketJob,
     clock: Clock,
 ) -> bucket.BucketPlan:
-    """Plan one partition that has segments."""
     return bucket.bucket_plan(
         places,
         manifests,

@@ -56,8 +56,6 @@ class Destination(Protocol):
 
 
 class InBucket:
-    """See the module."""
-
     def __init__(self, store: ObjectStore, job: BucketJob, clock: Clock) -> None:
         self._store = store
         self._job = job
@@ -90,8 +88,6 @@ class InBucket:
 
 
 class InCluster:
-    """See the module."""
-
     def __init__(self, store: ObjectStore, job: BucketJob, cluster: TieredCluster, clock: Clock) -> None:
         self._store = store
         self._job = job

@@ -174,7 +174,6 @@ class _Replaced:
 
 
 def _forecast(task: _Task) -> PartitionForecast | _Replaced:
-    """On a worker."""
     partition = task.partition
     try:
         found = _forecast_by_name(task)

@@ -69,7 +69,6 @@ class OpenSegments:
             self._park_down_to(limit)
 
     def forget(self, segment: Parked) -> None:
-        """Unregister `segment`."""
         with self._lock:
             self._open.pop(weakref.ref(segment), None)
 

@@ -202,7 +202,6 @@ class ReadableSegment(ABC):
             raise CorruptRecordError(f"{self.log_path}: position {position}: {error}") from error
 
     def read_batch(self, position: int, size: int) -> RecordBatch:
-        """Return the batch at a position from `headers`."""
         return batch_at(self.file.pread(size, position))
 
     def slice(self, position: int, size: int) -> FileSlice:

@@ -48,7 +48,6 @@ class CacheContent:
 
 
 def epoch_end_offset(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
-    """Return the last offset of one epoch in a segment."""
     later = [start for other, start in segment.segment_leader_epochs.items() if other > epoch]
     return min(later) - 1 if later else segment.end_offset
 

@@ -90,7 +90,6 @@ class EpochSegments:
         return bisect_right(self.extents, offset, key=_start) - 1
 
     def all(self) -> list[int]:
-        """Return every segment once."""
         return [*(extent.segment for extent in (*self.extents, *self.covered)), *self.unreadable]
 
 

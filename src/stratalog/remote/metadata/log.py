@@ -37,9 +37,7 @@ class MetadataLog(Protocol):
         """Return the offset of the next event."""
         ...
 
-    def read_snapshot(self, partition: int) -> bytes | None:
-        """Return the latest snapshot, or None."""
-        ...
+    def read_snapshot(self, partition: int) -> bytes | None: ...
 
     def write_snapshot(self, partition: int, data: bytes) -> None:
         """Store a snapshot atomically, after all readable events are durable."""

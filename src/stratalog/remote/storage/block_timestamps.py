@@ -102,7 +102,6 @@ class BlockTimes:
             self._add(block, low, high)
 
     def found(self, blocks: int) -> BlockTimestamps:
-        """Return the timestamps of `blocks` blocks."""
         self._end_block()
         return BlockTimestamps.of(self._found.get(block) for block in range(blocks))
 

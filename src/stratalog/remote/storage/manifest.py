@@ -42,8 +42,6 @@ BLOCK_BYTES = 1024 * 1024
 
 
 class ObjectLayout(Enum):
-    """The layout of the objects of a segment."""
-
     STRATALOG = "stratalog"
     AIVEN = "aiven"
 

@@ -32,7 +32,6 @@ class SegmentStore(ABC):
 
     @property
     def reader(self) -> SegmentReader:
-        """The contents of segments."""
         if self._reader is None:
             raise RemoteStorageError("the remote storage manager was not configured")
         return self._reader

@@ -445,7 +445,6 @@ class RemoteLogManager:
     # --- state ------------------------------------------------------------------------------------------------------
 
     def partitions(self) -> list[TopicIdPartition]:
-        """Return the partitions tiered by this broker."""
         with self._lock:
             return sorted(self._tiered)
 

@@ -64,7 +64,6 @@ class Commit:
     files: Sequence[DataFile] = field(default_factory=tuple)
 
     def to_json(self) -> str:
-        """One line."""
         document = {
             "format": COMMIT_FORMAT,
             "version": self.version,

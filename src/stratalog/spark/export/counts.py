@@ -13,8 +13,6 @@ from stratalog.spark.options import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """By partition."""
-
     records: Mapping[TopicPartition, int] = field(default_factory=dict)
     undecoded: Mapping[TopicPartition, int] = field(default_factory=dict)
 

@@ -133,8 +133,6 @@ def read_table(
 
 @dataclass(slots=True)
 class _Run:
-    """One call of `export`."""
-
     spark: SparkSession
     options: Mapping[str, str]
     target: ExportTarget

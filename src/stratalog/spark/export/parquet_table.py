@@ -136,7 +136,6 @@ class ParquetTable:
 
 
 def file_name(run_id: str, unique: str) -> str:
-    """Return the name of a data file; `unique` in the run."""
     return f"part-{run_id}-{unique}.parquet"
 
 

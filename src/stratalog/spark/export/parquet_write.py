@@ -95,8 +95,6 @@ class ParquetWriter:
 
 @dataclass(slots=True)
 class _Task:
-    """The files of one task."""
-
     plan: ParquetWriter
     counts: Counts = field(default_factory=Counts)
     _open: dict[str, _OpenFile] = field(default_factory=dict)

@@ -51,8 +51,6 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DirectReader:
-    """Of one load."""
-
     spark: SparkSession
     source: SparkInput
     progress: Progress
@@ -125,8 +123,6 @@ class DirectReader:
 
 
 class _Load:
-    """On the executors."""
-
     def __init__(self, write: StagedWrite) -> None:
         self._write = write
 

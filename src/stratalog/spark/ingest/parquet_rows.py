@@ -31,7 +31,6 @@ _SAMPLE_ROWS: Final = 256
 
 
 def sink_schema(columns: Sequence[FileColumn]) -> StructType:
-    """Return the schema of the rows, as the sink expects it."""
     header = types.StructType(
         [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
     )

@@ -45,7 +45,6 @@ class SegmentRange:
 
 
 def within(ranges: Iterable[SegmentRange], start: int, end: int) -> list[SegmentRange]:
-    """Return the ranges cut to [start, end)."""
     return [
         replace(each, start=max(each.start, start), end=min(each.end, end))
         for each in ranges

@@ -28,8 +28,6 @@ _SPLIT_BYTES_MIN: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PartitionRead:
-    """The part of one partition that is read."""
-
     snapshot: PartitionSnapshot
     ranges: tuple[SegmentRange, ...]
     aborted: tuple[AbortedTransaction, ...]

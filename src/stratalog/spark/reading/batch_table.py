@@ -31,7 +31,6 @@ class BatchTable:
         return len(self.rows)
 
     def __getitem__(self, field: str) -> Any:
-        """One field of all batches, as an array."""
         return self.rows[field]
 
     @classmethod

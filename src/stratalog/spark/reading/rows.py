@@ -54,7 +54,6 @@ _MILLISECONDS_MAX: Final = ((1 << 63) - 1) // 1000
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
-    """Return the schema with these columns, in this order."""
     return StructType([StructField(name, _TYPES[name]) for name in columns])
 
 

@@ -23,8 +23,6 @@ _LOOKS_AGAIN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class SplitReader:
-    """Reads splits of one query."""
-
     byte_sources: ByteSources
     on_data_loss: OnDataLoss
     read_committed: bool = False

@@ -30,8 +30,6 @@ _MARK: Final = re.compile(r"(decided|done)\|(\d+)\|([^|]*)\|(\d+) of (\d+)\|(.*)
 
 @dataclass(frozen=True, slots=True)
 class TaskTransaction:
-    """The transaction of one task."""
-
     task: int
     producer_id: int
     epoch: int

@@ -78,7 +78,6 @@ class BrokerSinkOptions:
 
 
 def goes_through_brokers(options: Mapping[str, str]) -> bool:
-    """Return whether a write with these options is one through brokers."""
     return any(name.lower() == BOOTSTRAP_SERVERS for name in options)
 
 

@@ -109,7 +109,6 @@ class SinkOptions:
 
     @property
     def log_config(self) -> LogConfig:
-        """For `SegmentWriter`."""
         return LogConfig(
             segment_bytes=self.segment_bytes,
             segment_ms=_NO_AGE_MS,

@@ -49,7 +49,6 @@ class StagedWrite:
             self._plan.partitions_of(options.topic)  # a wrong number fails before any task begins
 
     def run(self, rows: Iterator[pa.RecordBatch]) -> BulkTaskResult:
-        """One task."""
         settle_worker()
         context = TaskContext.get()
         first = 0 if context is None else context.partitionId()
@@ -134,5 +133,4 @@ def target_of(options: SinkOptions) -> WriteTarget:
 
 
 def segments_of(messages: Sequence[WriterCommitMessage | None]) -> list[BulkTaskResult]:
-    """Return the results of the tasks that finished."""
     return [message for message in messages if isinstance(message, BulkTaskResult)]

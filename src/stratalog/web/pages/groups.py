@@ -42,7 +42,6 @@ GROUP_FIELDS = (words("id", longest=32_767, help="The group."),)
 
 
 def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-    """Return one page of groups."""
     query, state = values["q"].lower(), values["state"]
     found = [
         each for each in _listed(viewer) if query in each["id"].lower() and (state == "any" or each["state"] == state)
@@ -73,7 +72,6 @@ def _lags(viewer: ConsoleViewer) -> dict[str, float]:
 
 
 def group_rows(viewer: ConsoleViewer, topic: str) -> list[dict[str, Any]]:
-    """Return every group with its lag in one topic."""
     return [_with_lag(viewer, each, topic) for each in _listed(viewer)]
 
 

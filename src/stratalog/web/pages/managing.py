@@ -34,7 +34,6 @@ RESET_FIELDS = (
 
 
 def create_topic(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Create a topic."""
     name = values["new_topic"]
     if not name:
         raise NotThatValueError("new_topic", "a name is needed")

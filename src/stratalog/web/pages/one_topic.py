@@ -58,7 +58,6 @@ def head(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> 
 
 
 def partitions(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the partitions of a topic."""
     name = values["topic"]
     common = head(viewer, console, values)
     here = {each.partition: each for each in viewer.broker.logs.partitions(name)}

@@ -43,7 +43,6 @@ def _camel(name: str) -> str:
 
 
 def numbers_of(partition: Partition) -> TierNumbers:
-    """Return the numbers of one partition."""
     found = TierNumbers(partitions=1)
     try:
         log = partition.log
@@ -85,7 +84,6 @@ def numbers_by_topic(logs: LogManager, names: Iterable[str]) -> dict[str, TierNu
 
 
 def total(numbers: Iterable[TierNumbers]) -> TierNumbers:
-    """Return the sum."""
     sums = TierNumbers()
     for each in numbers:
         sums.add(each)

@@ -104,7 +104,6 @@ def _spelled(each: str) -> str:
 def record_json(
     record: Record, key_format: str, value_format: str, schemas: SchemaReader | None = None
 ) -> dict[str, Any]:
-    """Return one record for a table."""
     return {
         "offset": record.offset,
         "timestampMs": record.timestamp_ms,

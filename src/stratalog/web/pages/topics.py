@@ -26,7 +26,6 @@ FIELDS = (
 
 
 def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one page of topics."""
     query = values["q"].lower()
     shown = [
         name

@@ -20,8 +20,6 @@ from stratalog.util import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_unsigned,
 
 
 class CustomField(IntEnum):
-    """Fields, by tag."""
-
     REMOTE_SIZE = 0
     OBJECT_PREFIX = 1
     OBJECT_KEY = 2

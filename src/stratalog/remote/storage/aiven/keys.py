@@ -30,7 +30,6 @@ def object_key(key: ObjectKey) -> str:
 
 
 def suffix(kind: ObjectKind) -> str:
-    """Return the suffix of the object with a content."""
     return {ObjectKind.LOG: LOG, ObjectKind.MANIFEST: MANIFEST}.get(kind, INDEXES)
 
 
