@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.broker.share.fetch_cases import CONFIG, FetchTalk, of, run
 from tests.golden.share_fetch.make import ANSWERS, RECORDS
 from tests.support.consumer_offsets import stored_records
@@ -13,7 +14,7 @@ from tests.support.goldens import read_records
 from tests.support.wire import Wire
 
 from stratalog.broker.server.server import Broker
-from stratalog.broker.share import decode_share_key, decode_share_value
+from stratalog.broker.share import decode_share_key, decode_share_value, log_records
 
 #: Steps that are answered in another way, and why.
 EXPLAINED = {
@@ -44,7 +45,9 @@ def vars_of(batch: Any) -> tuple[int, int, int, int]:
     return batch.first, batch.last, batch.state, batch.delivery_count
 
 
-def test_answers_and_records_are_kafkas(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slice_bytes_min", [1, 1 << 30])
+def test_answers_and_records_are_kafkas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_bytes_min: int) -> None:
+    monkeypatch.setattr(log_records, "SLICE_BYTES_MIN", slice_bytes_min)  # all from files, or none
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
         answers = json.loads(json.dumps(run(broker.bootstrap_servers)))
     assert answers.keys() == KAFKA.keys()

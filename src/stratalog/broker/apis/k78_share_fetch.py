@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stratalog.broker.groups import to_ms
-from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.broker.server import ApiKey, RecordSlices, RequestContext, SlicedResponse, handles
 from stratalog.broker.share import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -40,7 +40,6 @@ from stratalog.errors import (
     UnknownTopicOrPartitionError,
 )
 from stratalog.log.format import Isolation
-from stratalog.wire import write_message
 
 _MODES = _BY_BATCHES, _STRICT = 0, 1
 _Response = Mapping[SharePlace, ShareFetched]
@@ -63,16 +62,18 @@ async def share_fetch(ctx: RequestContext, request: Any) -> Any:
         found = await _fetched(ctx, request, places, readable)
     response = _response(request, session, found)
 
-    def answer_with(response: _Response) -> Any:
+    def answer_with(response: _Response) -> SlicedResponse:
         lock_ms = ctx.broker.share_leader.settings(request.group_id)["share.record.lock.duration.ms"]
         hints = LeaderHints(ctx)
-        responses = _topics(ctx, response, said, hints, {**places, **names})
-        return ctx.respond(
+        slices = RecordSlices()
+        responses = _topics(ctx, response, said, hints, {**places, **names}, slices)
+        message = ctx.respond(
             error_code=0, acquisition_lock_timeout=lock_ms, responses=responses, node_endpoints=hints.nodes()
         )
+        return slices.response(message)
 
     answer = answer_with(response)
-    if ctx.broker.quotas.pace is not None and ctx.count_fetched(len(write_message(answer))):
+    if ctx.broker.quotas.pace is not None and ctx.count_fetched(answer.body_size):
         answer = answer_with({})
     if session is None:
         await ctx.broker.share_leader.close_session(request.group_id, request.member_id)
@@ -166,7 +167,7 @@ def _response(request: Any, session: ShareSession | None, found: _Response) -> _
     return {
         place: each
         for place, each in found.items()
-        if session.must_include(place, has_records=bool(each.records), is_error=each.error_code != 0)
+        if session.must_include(place, has_records=each.size > 0, is_error=each.error_code != 0)
     }
 
 
@@ -176,12 +177,13 @@ def _topics(
     said: Mapping[SharePlace, Acknowledged],
     hints: LeaderHints,
     names: Mapping[SharePlace, str | None],
+    slices: RecordSlices,
 ) -> list[Any]:
     partitions: dict[SharePlace, Any] = {}
     for place in _both(response, said):
         fetched = response.get(place, ShareFetched())
         leader = hints.leader(names.get(place), place.partition, fetched.error_code)
-        partitions[place] = _partition(ctx, place, fetched, said.get(place, Acknowledged()), leader)
+        partitions[place] = _partition(ctx, place, fetched, said.get(place, Acknowledged()), leader, slices)
     topic_ids = dict.fromkeys(place.topic_id for place in partitions)
     return [
         ctx.make(
@@ -197,7 +199,14 @@ def _both(fetched: Iterable[SharePlace], said: Iterable[SharePlace]) -> Iterable
     return dict.fromkeys((*fetched, *said))
 
 
-def _partition(ctx: RequestContext, place: SharePlace, fetched: ShareFetched, said: Acknowledged, leader: Any) -> Any:
+def _partition(
+    ctx: RequestContext,
+    place: SharePlace,
+    fetched: ShareFetched,
+    said: Acknowledged,
+    leader: Any,
+    slices: RecordSlices,
+) -> Any:
     acquired = [
         ctx.make("AcquiredRecords", first_offset=run.first, last_offset=run.last, delivery_count=run.delivery_count)
         for run in fetched.acquired
@@ -209,6 +218,6 @@ def _partition(ctx: RequestContext, place: SharePlace, fetched: ShareFetched, sa
         acknowledge_error_code=said.error_code,
         acknowledge_error_message=said.message,
         current_leader=leader,
-        records=fetched.records,
+        records=slices.mark(fetched.records),
         acquired_records=acquired,
     )

@@ -13,3 +13,4 @@ from .dispatch import (
 from .listen_address import ListenAddress as ListenAddress, bind as bind, parse_address as parse_address
 from .open_listeners import check_listeners as check_listeners
 from .server import SETTINGS_FOR_TESTS as SETTINGS_FOR_TESTS, Broker as Broker
+from .sliced_response import RecordSlices as RecordSlices, SlicedResponse as SlicedResponse

@@ -27,6 +27,7 @@ from stratalog.broker.server.dispatch import (
 )
 from stratalog.broker.server.message_calls import UNREADABLE, answer_message, is_read_beside, prepare_message
 from stratalog.errors import InvalidRequestError, UnsupportedVersionError
+from stratalog.log.format import FileSlice
 from stratalog.wire import (
     INT16,
     REQUEST_HEAD,
@@ -303,10 +304,10 @@ class Calls:
         """Wait for a task that is finished even when the connection closes."""
         self._task = task
 
-    def put(self, answer: bytes) -> None:
+    def put(self, *answer: Chunk) -> None:
         """Queue the answer to a message."""
-        self.out.append(answer)
-        self._queued_bytes += len(answer)
+        self.out.extend(answer)
+        self._queued_bytes += sum(len(chunk) for chunk in answer if not isinstance(chunk, FileSlice))
 
     def respond(self, chunks: Sequence[Chunk]) -> None:
         """Send the pending answer, and continue with the requests behind it."""

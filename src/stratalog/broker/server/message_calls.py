@@ -10,10 +10,11 @@ import asyncio
 import inspect
 import struct
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.broker.server.dispatch import Api, RequestContext, answer_error
+from stratalog.broker.server.dispatch import Api, Chunk, RequestContext, answer_error
+from stratalog.broker.server.sliced_response import SlicedResponse, write_sliced
 from stratalog.errors import InvalidRequestError
 from stratalog.wire import (
     ApiKey,
@@ -160,7 +161,11 @@ def _send_failure(calls: Calls, api: Api, ctx: RequestContext, request: Any, err
 
 def send_response(calls: Calls, ctx: RequestContext, response: Any) -> None:
     try:
-        answer = write_response(ctx.key, ctx.correlation_id, response)
+        rest: Sequence[Chunk] = ()
+        if isinstance(response, SlicedResponse):
+            answer, rest = write_sliced(ctx.key, ctx.correlation_id, response)
+        else:
+            answer = write_response(ctx.key, ctx.correlation_id, response)
         throttle = ctx.throttle()
         if throttle is not None:
             answer = put_throttle_time(ctx.key, ctx.version, answer, throttle.ms)
@@ -168,7 +173,7 @@ def send_response(calls: Calls, ctx: RequestContext, response: Any) -> None:
     except Exception:  # noqa: BLE001
         calls.fail(f"writing the response to {ctx.key.message} v{ctx.version}")
     else:
-        calls.put(answer)
+        calls.put(answer, *rest)
 
 
 def _read(key: ApiKey, version: int, frame: memoryview, position: int) -> Any:

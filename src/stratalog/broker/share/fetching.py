@@ -27,7 +27,7 @@ from stratalog.errors import (
     RemoteStorageError,
     wire_code,
 )
-from stratalog.log.format import FetchData, Isolation
+from stratalog.log.format import FetchData, FileSlice, Isolation
 
 if TYPE_CHECKING:
     from stratalog.broker.services import BrokerServices
@@ -67,8 +67,13 @@ class ShareFetched:
     """The result for one partition: an error, or records with the acquired ranges."""
 
     error_code: int = 0
-    records: bytes = b""
+    records: bytes | FileSlice = b""
     acquired: Sequence[RecordRun] = ()
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the records."""
+        return self.records.size if isinstance(self.records, FileSlice) else len(self.records)
 
 
 class _Reading(NamedTuple):
@@ -124,7 +129,7 @@ class SharedFetch:
             fetched = self._found.get(place, ShareFetched())
             has_failed = fetched.error_code != 0
             traffic = partition.traffic
-            traffic.bytes_out += len(fetched.records)
+            traffic.bytes_out += fetched.size
             traffic.share_fetch_requests += topic not in counted
             traffic.failed_share_fetch_requests += has_failed and not counted.get(topic, False)
             counted[topic] = has_failed or counted.get(topic, False)

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stratalog.broker.share.record_runs import BatchOffsets, RecordRun
+from stratalog.log.format import FileSlice
 from stratalog.records import RecordBatch, checked_batch_size, iter_batches
 
 if TYPE_CHECKING:
-    from stratalog.log.format import FileSlice
     from stratalog.log.index import AbortedTransaction
+    from stratalog.util import File
 
 #: Size of one read: enough for the records that a consumer takes at a time, unless they are large.
 _CHUNK_BYTES: Final = 256 * 1024
+#: Fewer bytes are sent with the response, not from the file.
+SLICE_BYTES_MIN: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,16 @@ class _Piece:
 
     data: bytes
     batches: Sequence[RecordBatch]
+    #: Where the data is in the file; 0 if it is from none.
+    position: int = 0
 
     @property
     def end(self) -> int:
         """Return the end of the last batch in the data."""
         return self.batches[-1].start + self.batches[-1].size if self.batches else 0
 
-    def between(self, first: int, last: int) -> memoryview:
-        """Return the batches from the one with the first offset, or the next, to the one with the last."""
+    def between(self, first: int, last: int) -> tuple[int, int]:
+        """Return begin and end of the batches from the one with the first offset, or the next, to that of the last."""
         begin = end = 0
         for batch in self.batches:
             if batch.base_offset > last:
@@ -42,12 +47,14 @@ class _Piece:
             if batch.base_offset <= first:
                 begin = batch.start
             end = batch.start + batch.size
-        return memoryview(self.data)[begin:end]
+        return begin, end
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBatches:
     pieces: Sequence[_Piece]
+    #: Where the pieces are, one behind the other; None if they are from the remote tier.
+    file: File | None = None
 
     @property
     def batches(self) -> list[RecordBatch]:
@@ -57,14 +64,16 @@ class ReadBatches:
     def offsets(self) -> list[BatchOffsets]:
         return [BatchOffsets(batch.base_offset, batch.last_offset) for batch in self.batches]
 
-    def with_records(self, acquired: Sequence[RecordRun]) -> bytes:
-        """Return the batches from the first to the last acquired record."""
+    def with_records(self, acquired: Sequence[RecordRun]) -> bytes | FileSlice:
+        """Return the batches from the first to the last acquired record; many bytes as a part of their file."""
         first, last = acquired[0].first, acquired[-1].last
         at = max((at for at, piece in enumerate(self.pieces) if piece.batches[0].base_offset <= first), default=0)
-        parts = [piece.between(first, last) for piece in self.pieces[at:]]
-        if len(parts) == 1 and len(parts[0]) == len(self.pieces[at].data):
-            return self.pieces[at].data
-        return b"".join(parts)
+        parts = [(piece, *piece.between(first, last)) for piece in self.pieces[at:]]
+        size = sum(end - begin for _, begin, end in parts)
+        if self.file is not None and size >= SLICE_BYTES_MIN:
+            piece, begin, _ = next(part for part in parts if part[1] < part[2])
+            return FileSlice(self.file, piece.position + begin, size)
+        return b"".join(memoryview(piece.data)[begin:end] for piece, begin, end in parts)
 
     def aborted(self, transactions: Sequence[AbortedTransaction]) -> list[BatchOffsets]:
         """Return the batches of aborted transactions."""
@@ -98,7 +107,7 @@ def read_batches(part: FileSlice, is_enough: Callable[[int], bool]) -> ReadBatch
     position, wanted = 0, _CHUNK_BYTES
     while position < part.size:
         data = part.file.pread(min(wanted, part.size - position), part.position + position)
-        piece = _Piece(data, list(iter_batches(data)))
+        piece = _Piece(data, list(iter_batches(data)), part.position + position)
         if piece.batches:
             pieces.append(piece)
             position += piece.end
@@ -109,4 +118,4 @@ def read_batches(part: FileSlice, is_enough: Callable[[int], bool]) -> ReadBatch
             wanted = max(checked_batch_size(data, 0), wanted + 1)
         else:  # the slice ends within a batch, or the file does
             break
-    return ReadBatches(pieces)
+    return ReadBatches(pieces, part.file)

@@ -54,8 +54,6 @@ FENCED_STATE = "The coordinator rejected the request because the state epoch did
 
 #: Interval of cleanups, and age of an old snapshot: Kafka's defaults for both.
 _TIDY_S, _OLD_MS = 300, 300_000
-#: Time limit for replication of a record: the default of `share.coordinator.write.timeout.ms`.
-_CONFIRMATION_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class ShareStates:
     def start_by_partition(self, purgatory: Purgatory) -> None:
         """Start without states; `loading` is notified of the partitions that this broker of a cluster leads."""
         self._is_active = True
-        self.log.go_by_partition(purgatory, _CONFIRMATION_MS)
+        self.log.go_by_partition(purgatory, self._storage.config["share.coordinator.write.timeout.ms"])
         self.loading.go_by_partition()
         self._schedule()
 

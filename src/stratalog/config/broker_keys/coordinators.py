@@ -52,6 +52,9 @@ COORDINATOR_KEYS: Final = (
         "How batches of __share_group_state are compressed (0: not at all)."),
     key("share.coordinator.snapshot.update.records.per.snapshot", INT, 500,
         "After how many updates of a state its next record has all of it.", between(0, 500)),
+    key("share.coordinator.write.timeout.ms", INT, 5_000,
+        "How long a record of __share_group_state may take to reach the replicas that min.insync.replicas asks for. "
+        "A broker by itself has no other replicas.", at_least(1)),
     key("errors.deadletterqueue.topic.name.prefix", STR, "dlq.",
         "What the names of dead-letter topics of share groups begin with (KIP-1191); empty: with anything.",
         dynamic=True),
