@@ -44,6 +44,9 @@ CONFIGS_JARS = JarSet("configs", "pom-configs.xml", "kafka_2.13-4.3.1.jar")
 #: Kafka Streams, with the clients that it needs.
 STREAMS_JARS = JarSet("streams", "pom-streams.xml", "kafka-streams-4.3.1.jar")
 
+#: Integration tests of Kafka's clients, with what they need of its broker's classes.
+CLIENT_SUITE_JARS = JarSet("client-suite", "pom-client-suite.xml", "kafka-clients-integration-tests-4.3.1-test.jar")
+
 
 def jars_home() -> Path:
     return Path(os.environ.get("KAFKA_REFERENCE") or Path.home() / ".cache" / "kafka-reference")
