@@ -74,7 +74,7 @@ def test_a_commit_that_no_broker_answers_is_given_up(
     out, err = capsys.readouterr()
     assert out == "one\ntwo\n"
     assert err == (
-        "stratalog: no broker has answered a commit of group g for 1 s (default.api.timeout.ms): what was printed last"
+        "stratalog: no broker has answered a commit of group g for 1 s (default.api.timeout.ms): the last printed"
         " is read again\n"
     )
 

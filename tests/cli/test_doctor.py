@@ -112,7 +112,7 @@ def test_what_is_wrong_with_a_bucket_is_said_by_kind(capsys: Captured, tier: Tie
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "give what to look at"),
+        ((), "no target: give"),
         (("--data-dir", "/nowhere"), "no such directory"),
         (("--data-dir", "/"), "is not a log directory"),
     ],

@@ -217,7 +217,7 @@ def test_an_index_of_odd_size_fails_the_sanity_check(capfdbinary: Captured, log:
     index.write_bytes(struct.pack(">ii", 1, log.stat().st_size // 4) + b"\0\0\0")
     status, out, err = dump(capfdbinary, index, "--index-sanity-check")
     assert (status, len(out)) == (1, 1)
-    assert "11 bytes are no multiple" in err[0]
+    assert "11 bytes are not a multiple" in err[0]
     assert dump(capfdbinary, index)[0] == 1
 
 

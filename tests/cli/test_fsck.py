@@ -141,7 +141,7 @@ def test_what_cannot_be_repaired_is_said(capsys: Captured, data: Path) -> None:
     (data / "notes.txt").write_text("?")
     status, out, _ = fsck(capsys, data, "--repair", "--yes")
     assert status == 1
-    assert out[-1] == "Nothing that was found can be repaired."
+    assert out[-1] == "None of the findings can be repaired."
 
 
 @pytest.mark.parametrize("repair", [(), ("--repair", "--yes")])

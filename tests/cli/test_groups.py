@@ -93,7 +93,7 @@ def test_members_show_what_is_assigned_to_them(any_cli: CommandLine, group: str,
     assert one["assignment"] == [{"topic": topic, "partitions": [0, 1, 2]}]
     assert all(each["memberId"] == one["memberId"] for each in reported["offsets"])
     assert f"{topic}(0,1,2)" in out
-    assert said == f"Group {group}: NON_EMPTY_GROUP: it has members; end them first"
+    assert said == f"Group {group}: NON_EMPTY_GROUP: it has members; stop them first"
     assert reset.startswith(f"group {group} is Stable and has 1 members")
 
 
@@ -146,7 +146,7 @@ def test_offsets_are_set_only_when_that_is_asked_for(
 ) -> None:
     one = ("--topic", f"{topic}:0")
     ran = any_cli("groups", "reset-offsets", group, *one, *options)
-    assert (ran.code, ran.err) == (0, "stratalog: nothing was changed; --execute does it\n")
+    assert (ran.code, ran.err) == (0, "stratalog: nothing was changed; use --execute to apply\n")
     assert ran.out.splitlines()[1].split() == [topic, "0", "3", str(expected)]
     assert offsets(any_cli, group)[0] == 3
     reported = any_cli.good("groups", "reset-offsets", group, *one, *options, "--execute", "--json").json

@@ -137,7 +137,7 @@ def test_another_client_reads_what_was_produced(any_cli: CommandLine, topic: str
 def test_a_topic_that_is_not_there_is_made_only_when_asked_for(any_cli: CommandLine, topic: str) -> None:
     near = f"{topic[:-1]}_"
     said = any_cli.refused("produce", near, "x")
-    assert f"no topic {near}; did you mean {topic}? (--create makes the topic)" in said
+    assert f"no topic {near}; did you mean {topic}? (--create creates the topic)" in said
     any_cli.good("produce", near, "x", "--create")
     assert any_cli.good("consume", near, "-e").out == "x\n"
 
@@ -146,7 +146,7 @@ def test_a_topic_that_is_not_there_is_made_only_when_asked_for(any_cli: CommandL
     ("options", "data", "said"),
     [
         (("-i", "json"), b'{"value":"a"}\n{"key":"b"}\n', 'record 2: \'{"key":"b"}\': expected an object with'),
-        (("-i", "json"), b"{oops}\n", "record 1: '{oops}' is no JSON"),
+        (("-i", "json"), b"{oops}\n", "record 1: '{oops}' is not JSON"),
         (("-f", "%k,%v"), b"a,b\nnone\n", "record 2: 'none' does not have the form of --format"),
         (("-f", "%k"), b"", "no value in it; write it as %v"),
         (("-f", "%v %q"), b"", "unknown verb %q"),
@@ -326,9 +326,9 @@ def test_records_are_chosen_by_a_condition(any_cli: CommandLine, ten: str) -> No
     ("options", "said"),
     [
         (("-o", "sometime"), "--offset sometime: expected start, end, N, N-M"),
-        (("-o", "5-2"), "it ends before it begins"),
+        (("-o", "5-2"), "the end is before the start"),
         (("-o", "@late"), "expected 2026-01-31"),
-        (("-o", "1", "-o", "2"), "there is another one for the same partitions"),
+        (("-o", "1", "-o", "2"), "given twice for the same partitions"),
         (("-o", "9=start"), "no partition 9"),
         (("-p", "9"), "no partition 9"),
         (("-f", "%y"), "unknown verb %y"),

@@ -53,7 +53,7 @@ def test_wrong_input_aborts_its_transaction_and_says_what_is_committed(
     options = ("-i", "json", "-p", "0", "--transactional-id", topic)
     feed(monkeypatch, b'{"value":"a"}\n{"value":"b"}\n{"value":"c"}\n{oops}\n')
     said = any_cli.refused("produce", topic, *options, "--transaction-records", "2", code=2)
-    assert said.startswith("record 4: '{oops}' is no JSON")
+    assert said.startswith("record 4: '{oops}' is not JSON")
     assert said.endswith("; committed before: 2 records, and nothing of the open transaction will be visible")
     assert committed(any_cli, topic) == ["a", "b"]
     feed(monkeypatch, b'{"value":"d"}\n')

@@ -46,7 +46,7 @@ def test_quotas_are_set_listed_and_removed(any_cli: CommandLine) -> None:
     left: Seen = {((alice,), "producer_byte_rate", 1048576)}
     wait_until(lambda: seen(any_cli, "--user", alice[1], "--strict") == left, "the removal")
     assert any_cli.refused("quotas", "remove", "--user", alice[1], "request_percentage") == (
-        "user alice, her=own has producer_byte_rate, not request_percentage; `stratalog quotas list` has all"
+        "user alice, her=own has producer_byte_rate, not request_percentage; `stratalog quotas list` shows all"
     )
     any_cli.good("quotas", "remove", "--user", alice[1], "--delete-config", "producer_byte_rate")
     for rest in (both, ("--user-defaults", "--client-defaults"), ("--ip", "10.0.0.7")):
@@ -68,18 +68,18 @@ def test_quotas_are_set_listed_and_removed(any_cli: CommandLine) -> None:
         (("set", "--user", "a", "producer_byte_rat=1"), "is it producer_byte_rate?"),
         (("set", "--user", "a", "fly=1"), "there is no quota fly: expected producer_byte_rate"),
         (("set", "--user", "a", "producer_byte_rate"), "expected QUOTA=N"),
-        (("set", "--user", "a", "producer_byte_rate="), "is no number"),
-        (("set", "--user", "a", "producer_byte_rate=fast"), "fast is no number"),
+        (("set", "--user", "a", "producer_byte_rate="), "is not a number"),
+        (("set", "--user", "a", "producer_byte_rate=fast"), "fast is not a number"),
         (("set", "--user", "a", "producer_byte_rate=0"), "must be greater than 0"),
         (("set", "--user", "a", "producer_byte_rate=-1"), "must be greater than 0"),
         (("set", "--user", "a", "producer_byte_rate=1.5"), "cannot be a fractional value"),
         (("set", "--user", "a", "request_percentage=nan"), "must be a finite number"),
         (("set", "--user", "a", "connection_creation_rate=1"), "give --ip or --ip-defaults"),
         (("set", "--ip", "::1", "producer_byte_rate=1"), "an address has connection_creation_rate"),
-        (("set", "--ip", "::1", "--user", "a", "connection_creation_rate=1"), "an address has quotas by itself"),
+        (("set", "--ip", "::1", "--user", "a", "connection_creation_rate=1"), "quotas of an address do not combine"),
         (("set", "--user", "a", "--user-defaults", "producer_byte_rate=1"), "--user-defaults are two things"),
         (("remove",), "whose quota?"),
-        (("list", "--ip", "::1", "--client-defaults"), "an address has quotas by itself"),
+        (("list", "--ip", "::1", "--client-defaults"), "quotas of an address do not combine"),
     ],
 )
 def test_what_makes_no_quota_is_refused_with_what_to_do(

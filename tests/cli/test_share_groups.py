@@ -50,7 +50,7 @@ def test_a_share_group_is_listed_described_set_elsewhere_and_deleted(
 
     talk.beat("a leaves", group, "a", -1)
     shown = any_cli(*reset, "--to-offset", "1")
-    assert (shown.code, shown.err) == (0, "stratalog: nothing was changed; --execute does it\n")
+    assert (shown.code, shown.err) == (0, "stratalog: nothing was changed; use --execute to apply\n")
     any_cli.good(*reset, "--to-offset", "1", "--execute")
     assert offsets(any_cli, group) == {0: (0, 0), 1: (1, 2), 2: (0, 0)}
     any_cli.good("groups", "reset-offsets", group, "--all-topics", "--to-latest", "--execute")
@@ -64,7 +64,7 @@ def test_offsets_of_a_share_group_are_deleted_by_topic(
     any_cli: CommandLine, talk: ShareTalk, topic: str, group: str
 ) -> None:
     delete = ("groups", "delete-offsets", group, "--topic", topic)
-    assert any_cli.refused(*delete).endswith("it has members; end them first")
+    assert any_cli.refused(*delete).endswith("it has members; stop them first")
     talk.beat("a leaves", group, "a", -1)
     any_cli.good("groups", "reset-offsets", group, "--topic", topic, "--to-earliest", "--execute")
     assert "its offsets go by topic" in any_cli("groups", "delete-offsets", group, "--topic", f"{topic}:0").err

@@ -82,7 +82,7 @@ def test_flags_show_no_value_and_old_spellings_are_not_shown(
     shown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
     assert shown & OLD_SPELLINGS == set()
     if "--json" in shown:
-        assert re.search(r"--json +Print (one JSON document|JSON lines, one object a\n? *line)\.", text)
+        assert re.search(r"--json +Print (one JSON document|JSON lines, one object per\n? *line)\.", text)
 
 
 @pytest.mark.parametrize(("path", "spec"), LEAVES, ids=IDS)

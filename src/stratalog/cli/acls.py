@@ -44,21 +44,25 @@ Pattern = Annotated[
         "--resource-pattern-type", metavar="P", help="literal or prefixed; to choose rules, also any or match."
     ),
 ]
-AllowPrincipals = Annotated[Names, typer.Option("--allow-principal", metavar="P", help="Who may, as User:alice.")]
-DenyPrincipals = Annotated[Names, typer.Option("--deny-principal", metavar="P", help="Who may not.")]
-AllowHosts = Annotated[Names, typer.Option("--allow-host", metavar="H", help="From where they may.")]
-DenyHosts = Annotated[Names, typer.Option("--deny-host", metavar="H", help="From where they may not.")]
+AllowPrincipals = Annotated[
+    Names, typer.Option("--allow-principal", metavar="P", help="Principal to allow, as User:alice.")
+]
+DenyPrincipals = Annotated[Names, typer.Option("--deny-principal", metavar="P", help="Principal to deny.")]
+AllowHosts = Annotated[Names, typer.Option("--allow-host", metavar="H", help="Host to allow (default: all).")]
+DenyHosts = Annotated[Names, typer.Option("--deny-host", metavar="H", help="Host to deny (default: all).")]
 Operations = Annotated[
     Names, typer.Option("--operation", metavar="OP", help="read, write, describe, alter-configs, ... (default: all).")
 ]
-Producer = Annotated[bool, typer.Option("--producer", help="What a producer needs of its topics.")]
-Consumer = Annotated[bool, typer.Option("--consumer", help="What a consumer needs of its topics and groups.")]
-Idempotent = Annotated[bool, typer.Option("--idempotent", help="With --producer: the cluster's idempotent-write too.")]
+Producer = Annotated[bool, typer.Option("--producer", help="The operations that a producer needs.")]
+Consumer = Annotated[bool, typer.Option("--consumer", help="The operations that a consumer needs.")]
+Idempotent = Annotated[
+    bool, typer.Option("--idempotent", help="With --producer: also idempotent-write on the cluster.")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Resources(OptionGroup):
-    """The resources that a command line names."""
+    """The resources named on a command line."""
 
     topic: TopicNames = None
     group: GroupNames = None
@@ -70,7 +74,7 @@ class _Resources(OptionGroup):
     of_filter: ClassVar[bool] = False
 
     def all(self) -> list[tuple[ResourceType, str, PatternType]]:
-        """Return the resources that are named. Raises UsageError for a pattern type that is none."""
+        """Return the named resources. Raises UsageError for an unknown pattern type."""
         pattern_type = _pattern_type(self.pattern, for_filter=self.of_filter)
         named = (
             (ResourceType.TOPIC, self.topic),
@@ -97,7 +101,7 @@ class _ListedResources(_ChosenResources):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Access(OptionGroup):
-    """Who may, or may not, do what."""
+    """Principals, hosts and operations to allow or deny."""
 
     allow_principal: AllowPrincipals = None
     deny_principal: DenyPrincipals = None
@@ -109,7 +113,7 @@ class _Access(OptionGroup):
     idempotent: Idempotent = False
 
     def rules(self, resources: _Resources) -> list[Acl]:
-        """Return the rules for resources. Raises UsageError for options that do not fit together."""
+        """Return the rules for resources. Raises UsageError for options that contradict each other."""
         who = self._who()
         return [
             Acl(*resource, principal=principal, host=host, operation=operation, permission=permission)
@@ -122,9 +126,9 @@ class _Access(OptionGroup):
         allowed, denied = self.allow_principal or (), self.deny_principal or ()
         for principal in (*allowed, *denied):
             if ":" not in principal:
-                raise UsageError(f"{principal!r} is no principal: write User:NAME")
+                raise UsageError(f"{principal!r} is not a principal: write User:NAME")
         if not allowed and not denied:
-            raise UsageError("no principal is named: give --allow-principal or --deny-principal")
+            raise UsageError("no principal: give --allow-principal or --deny-principal")
         if (self.allow_host and not allowed) or (self.deny_host and not denied):
             raise UsageError(
                 "a host needs a principal: --allow-host goes with --allow-principal, --deny-host with --deny-principal"
@@ -135,7 +139,7 @@ class _Access(OptionGroup):
         ]
 
     def _operations(self, resources: _Resources) -> _ByResource:
-        """Return what is done to each resource."""
+        """Return the operations on each resource."""
         named = resources.all()
         if not self.producer and not self.consumer:
             operations = tuple(map(_operation, self.operation or ("all",)))
@@ -163,7 +167,9 @@ def list_(
     principal: Annotated[Names, typer.Option("--principal", metavar="P", help="Only rules for these.")] = None,
     json_: Json = False,
 ) -> int:
-    """List access rules; of some resources, with --resource-pattern-type match all that say something about them.
+    """List access rules: all, or those of some resources.
+
+    With --resource-pattern-type match, list every rule that applies to the resources.
 
     \b
     Examples:
@@ -185,7 +191,7 @@ def add(
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
-    """Add access rules, in force at once.
+    """Add access rules. They take effect at once.
 
     \b
     Examples:
@@ -213,7 +219,7 @@ def remove(
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
-    """Remove access rules: those that are described; without a principal, all of the resources.
+    """Remove the described access rules; without a principal, all rules of the resources.
 
     \b
     Examples:

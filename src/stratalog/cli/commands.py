@@ -1,8 +1,8 @@
 """The tree of commands. A command's module is imported only when the command is used, so that help stays quick.
 
-A new command is one entry in `COMMANDS` and one function with typer's annotations, whose docstring is the help and ends
-with an example. What heavy libraries a command needs, its function or the modules behind it import when the work
-begins: `tests/contracts/test_command_lines.py` holds every `--help` free of numpy, numba, pyarrow, pyspark and obstore.
+A new command is one entry in `COMMANDS` and one function with typer's annotations. Its docstring is the help and ends
+with an example. Heavy libraries are imported when the work begins: `tests/contracts/test_command_lines.py` checks that
+no `--help` loads numpy, numba, pyarrow, pyspark or obstore.
 """
 
 from __future__ import annotations
@@ -118,22 +118,22 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         ("users list -b localhost:9092", "users set alice -b localhost:9092"),
         (
             CommandSpec("list", ".users:list_", "List users and their mechanisms."),
-            CommandSpec("set", ".users:set_", "Make a user, or set its password."),
+            CommandSpec("set", ".users:set_", "Create a user, or set its password."),
             CommandSpec("remove", ".users:remove", "Remove a user."),
         ),
     ),
     GroupSpec(
         "tokens",
-        "Make, list, renew and end delegation tokens.",
+        "Create, list, renew and expire delegation tokens.",
         (
             "tokens create --command-config alice.properties -b localhost:9093",
             "tokens list --command-config alice.properties -b localhost:9093",
         ),
         (
-            CommandSpec("create", ".tokens:create", "Make a token to log in by."),
+            CommandSpec("create", ".tokens:create", "Create a token to log in with."),
             CommandSpec("list", ".tokens:list_", "List tokens."),
-            CommandSpec("renew", ".tokens:renew", "Let a token live on."),
-            CommandSpec("expire", ".tokens:expire", "End a token."),
+            CommandSpec("renew", ".tokens:renew", "Extend the life of a token."),
+            CommandSpec("expire", ".tokens:expire", "Expire a token."),
         ),
     ),
     GroupSpec(
@@ -165,7 +165,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         ("cluster status -b localhost:9092", "cluster dev --brokers 3"),
         (
             CommandSpec("status", ".cluster.status:status", "Show brokers, controllers and replicas behind."),
-            CommandSpec("check", ".cluster.check:check_", "Say what would stop a take-over of a broker's directories."),
+            CommandSpec("check", ".cluster.check:check_", "Check whether a broker's directories can be taken over."),
             CommandSpec("dev", ".cluster.dev:dev", "Run a cluster for development in one terminal."),
         ),
     ),
@@ -180,9 +180,9 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         "Back up and restore the metadata that a broker keeps outside its logs.",
         ("metadata export --data-dir D -o metadata.json", "metadata import metadata.json --data-dir D"),
         (
-            CommandSpec("export", ".metadata.commands:export", "Write it as one JSON document."),
-            CommandSpec("import", ".metadata.commands:import_", "Make it of a document, or nothing."),
-            CommandSpec("check", ".metadata.commands:check", "Check a document, and against a directory."),
+            CommandSpec("export", ".metadata.commands:export", "Write the metadata as one JSON document."),
+            CommandSpec("import", ".metadata.commands:import_", "Create the metadata from a document."),
+            CommandSpec("check", ".metadata.commands:check", "Check a document, by itself or against a directory."),
         ),
     ),
     GroupSpec(
@@ -203,7 +203,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         ),
     ),
     CommandSpec("dump", ".dump.command:dump", "Print segment, index and checkpoint files as kafka-dump-log does."),
-    CommandSpec("doctor", ".doctor.command:doctor", "Say what is wrong, and the command that mends it."),
+    CommandSpec("doctor", ".doctor.command:doctor", "Find problems, and the commands that fix them."),
     CommandSpec("fsck", ".fsck.command:fsck", "Check log directories offline, and repair them."),
     GroupSpec(
         "retention",
@@ -267,7 +267,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
 
 
 class LazyCommand(HelpfulCommand):
-    """Stands in a listing for a command whose module is imported when the command is used."""
+    """A placeholder in a listing for a command that is not imported yet."""
 
     def __init__(self, spec: CommandSpec) -> None:
         super().__init__(name=spec.name, help=spec.summary, callback=None)
@@ -278,7 +278,7 @@ class LazyCommand(HelpfulCommand):
 
 
 def command(spec: CommandSpec | GroupSpec) -> Any:
-    """Return what stands for `spec` in its group."""
+    """Return the placeholder of `spec` in its group."""
     return LazyCommand(spec) if isinstance(spec, CommandSpec) else group(spec)
 
 

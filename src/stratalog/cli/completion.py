@@ -12,7 +12,7 @@ import typer
 from stratalog.errors import StratalogError
 from stratalog.wire import ApiKey
 
-#: What the scripts set to ask for completions.
+#: Set by the scripts to request completions.
 COMPLETE_VARIABLE = "_STRATALOG_COMPLETE"
 
 _PROGRAM = "stratalog"
@@ -46,7 +46,7 @@ def completion(
 
 
 def prepare_completion() -> None:
-    """Make the command line answer the scripts, if it is one of them that asks."""
+    """Prepare the command line for completion if a script requests it."""
     if COMPLETE_VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
@@ -54,23 +54,23 @@ def prepare_completion() -> None:
 
 
 def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the topics that begin so; none without a broker."""
+    """Return the topics with this prefix; none without a broker."""
     return _names(ctx, incomplete, _topics)
 
 
 def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the groups that begin so; none without a broker."""
+    """Return the groups with this prefix; none without a broker."""
     return _names(ctx, incomplete, _groups)
 
 
 def complete_users(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the users with SCRAM credentials that begin so; none without a broker."""
+    """Return the users with SCRAM credentials and this prefix; none without a broker."""
     return _names(ctx, incomplete, _users)
 
 
 def complete_quotas(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the quotas that begin so: of an address if one is named, else of users and client ids."""
-    # only a shell that completes a quota needs their names
+    """Return the names of quotas with this prefix: of addresses with --ip, else of users and client ids."""
+    # only completion of a quota needs their names
     from stratalog.broker.quotas import ADDRESS_QUOTAS, CLIENT_QUOTAS
 
     of_address = ctx.params.get("ip") or ctx.params.get("ip_defaults")
@@ -80,12 +80,12 @@ def complete_quotas(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_tokens(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ids of delegation tokens that begin so; none without a broker."""
+    """Return the ids of delegation tokens with this prefix; none without a broker."""
     return _names(ctx, incomplete, _tokens)
 
 
 def _names(ctx: typer.Context, incomplete: str, names_of: Any) -> list[str]:
-    # every command line loads this module, and only a shell that completes a name needs a client
+    # every command line loads this module, and only completion of a name needs a client
     from stratalog.cli.connection import ClusterOptions
     from stratalog.cli.options import COMMAND_CONFIG_VARIABLE, bootstrap_from_environment
     from stratalog.wire.client import Cluster

@@ -1,4 +1,4 @@
-"""`stratalog configs`: what is set on topics, brokers and groups, and changing it. Text as kafka-configs prints it."""
+"""`stratalog configs`: describe and alter dynamic configurations. Output as kafka-configs prints it."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ _RESOURCES = {
     EntityType.GROUPS: GROUP,
     EntityType.CLIENT_METRICS: CLIENT_METRICS,
 }
-#: What is named by the id of a broker, which answers itself.
+#: Entities named by the id of a broker, which must answer itself.
 _OF_A_BROKER = (EntityType.BROKERS, EntityType.BROKER_LOGGERS)
-#: Where a value comes from that is set on the entity itself.
+#: Sources of values that are set on the entity itself.
 _OWN = {
     EntityType.TOPICS: ConfigSource.TOPIC,
     EntityType.GROUPS: ConfigSource.GROUP,
     EntityType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
 }
-#: Pairs apart at commas, but not at those within [..].
+#: Separates pairs at commas, except within [..].
 _PAIRS = re.compile(r",(?![^\[]*\])")
 
 
@@ -69,7 +69,7 @@ def describe(
     all_: Annotated[bool, typer.Option("--all", help="Show settings with default values too.")] = False,
     json_: JsonLines = False,
 ) -> int:
-    """Describe the settings of one topic, broker or group, or of all of them, and where each value comes from.
+    """Describe the settings of one topic, broker or group, or of all, with the source of each value.
 
     The settings of `broker-loggers` are the levels of the loggers of a broker.
 
@@ -122,7 +122,7 @@ def alter(
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
-    """Change the settings of one topic, broker or group. They are in force when the command ends.
+    """Change the settings of one topic, broker or group. They take effect before the command returns.
 
     \b
     Examples:
@@ -180,7 +180,7 @@ def _check_entity(entity_type: EntityType, name: str | None, default: bool) -> N
     if default and entity_type in (EntityType.GROUPS, EntityType.CLIENT_METRICS):
         raise UsageError(f"--entity-default needs --entity-type brokers: {entity_type.value} have no defaults to set")
     if default and entity_type is EntityType.BROKER_LOGGERS:
-        raise UsageError("--entity-default needs --entity-type brokers: each broker has loggers of its own")
+        raise UsageError("--entity-default needs --entity-type brokers: each broker has its own loggers")
     if entity_type in _OF_A_BROKER and name is not None and not name.isdecimal():
         raise UsageError(f"--entity-name {name}: expected the id of a broker, such as 1")
     if name == "":
@@ -188,7 +188,7 @@ def _check_entity(entity_type: EntityType, name: str | None, default: bool) -> N
 
 
 def _client_for(cluster: Cluster, entity_type: EntityType, name: str) -> Client:
-    """Return the broker to ask: a broker describes its own configs."""
+    """Return the broker to query: each describes its own configs."""
     return cluster.node(int(name)) if entity_type in _OF_A_BROKER and name else cluster.any
 
 

@@ -1,4 +1,4 @@
-"""Escapes: text of the command line that stands for bytes, and text of others that a terminal would obey."""
+"""Escapes: decode those of the command line, and escape control characters for a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MEANT = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\", "e": "\x1b"}
 
 
 def unescaped(text: str, option: str) -> bytes:
-    r"""Return the bytes that `text` stands for: UTF-8, with \n, \t, \r, \0, \\ and \xHH. Raises UsageError."""
+    r"""Decode `text` to bytes: UTF-8, with \n, \t, \r, \0, \\ and \xHH. Raises UsageError."""
     found, at = bytearray(), 0
     for match in _ESCAPE.finditer(text):
         found += text[at : match.start()].encode()
@@ -27,7 +27,7 @@ def unescaped(text: str, option: str) -> bytes:
 
 
 def visible(text: object) -> str:
-    """Return a text of one line, without what would move the cursor of a terminal or colour it."""
+    """Return text on one line, with control characters escaped."""
     line = str(text)
     if line.isprintable():
         return line

@@ -21,7 +21,7 @@ class CommandFailure:
 
 
 def failure_of(error: Exception) -> CommandFailure:
-    """Return what to say of an error. Of an error of ours, or of the system, that is its own text."""
+    """Return the message of an error: its own text for an error of ours or of the system."""
     match error:
         case StratalogError():
             text = str(error) or type(error).__name__
@@ -34,7 +34,7 @@ def failure_of(error: Exception) -> CommandFailure:
 
 
 def shows_tracebacks() -> bool:
-    """Return whether the environment asks for the traceback of an error that ends a command."""
+    """Return whether the environment requests tracebacks of errors that end a command."""
     return os.environ.get(_DEBUG_VARIABLE, "0") not in ("", "0")
 
 

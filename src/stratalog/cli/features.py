@@ -1,4 +1,4 @@
-"""`stratalog features`: levels of what a cluster may write, `metadata.version` above all. Text as in kafka-features."""
+"""`stratalog features`: feature levels of a cluster, such as `metadata.version`. Output as in kafka-features."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from stratalog.wire.client import Client, Cluster, ConnectionOptions, RefusedErr
 ReleaseVersion = Annotated[
     str | None,
     typer.Option(
-        "--release-version", metavar="V", help="Take the newest levels of a release (4.4) or of one version (4.4-IV1)."
+        "--release-version", metavar="V", help="Use the levels of a release (4.4) or of one version (4.4-IV1)."
     ),
 ]
 FeatureLevels = Annotated[
     list[str] | None,
-    typer.Option("--feature", metavar="NAME=LEVEL", help="Take this level of one feature."),
+    typer.Option("--feature", metavar="NAME=LEVEL", help="Set one feature to this level."),
 ]
 
 
@@ -95,7 +95,7 @@ def downgrade(
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
-    """Lower feature levels, unless something was written that the lower level cannot read.
+    """Lower feature levels. Refused if data was written that the lower level cannot read.
 
     \b
     Example:
@@ -147,7 +147,7 @@ def _update(
 
 
 def check_update_answer(answer: Any, what: str) -> None:
-    """RefusedError with the first error that a response to UpdateFeatures holds."""
+    """Raise RefusedError with the first error of a response to UpdateFeatures, if any."""
     check(answer.error_code, answer.error_message, what)
     for result in getattr(answer, "results", ()):
         check(result.error_code, result.error_message, what)
@@ -166,7 +166,7 @@ def _parse_levels(given: list[str]) -> dict[str, int]:
 
 
 def _levels_of_release(release: int, supported: list[Feature], kind: UpgradeType) -> dict[str, int]:
-    """Return the levels of `metadata.version` and of other known features that a release would move this way."""
+    """Return the levels of known features that a release would change in this direction."""
     levels = {METADATA_VERSION: release}
     for feature in supported:
         level = level_with(feature.name, release)
@@ -179,7 +179,7 @@ def _levels_of_release(release: int, supported: list[Feature], kind: UpgradeType
 
 
 def _features_of(client: Client) -> tuple[list[Feature], int]:
-    """Return the features of a broker, by name, and the epoch of what is finalized."""
+    """Return the features of a broker, by name, and the epoch of the finalized levels."""
     answer = client.api_versions
     if not hasattr(answer, "supported_features"):
         raise RefusedError("the broker is too old: it has no feature levels")

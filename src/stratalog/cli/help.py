@@ -1,8 +1,8 @@
-"""Print `--help`: usage, what the command does, examples as they are typed, arguments, options, sub-commands.
+"""Print `--help`: usage, description, examples, arguments, options, sub-commands.
 
-Paragraphs are wrapped to the terminal. A paragraph after a line `\\b` stays as it is written, so that an example can be
-copied. A flag shows no value, an option that may be repeated is marked, and old spellings are not shown. Headings are
-bold on a terminal unless NO_COLOR is set.
+Paragraphs are wrapped to the terminal, except after a line `\\b`, so that an example can be copied. A flag shows no
+value, repeatable options are marked, and old spellings are hidden. Headings are bold on a terminal unless NO_COLOR is
+set.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ NAME_WIDTH_MAX = 32
 #: Spellings that still work and that help and documentation no longer mention.
 OLD_SPELLINGS = frozenset({"--path", "--store-option", "--topics"})
 
-#: Lines that begin a line of their own within a paragraph.
+#: Beginnings of lines that are not joined to the previous one.
 _LINE_STARTS = ("Exit code",)
 
 _VALUES = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
 class HelpfulCommand(TyperCommand):
-    """A command whose help is made here."""
+    """A command with help by this module."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(render(self, ctx))
 
 
 class HelpfulGroup(TyperGroup):
-    """A group whose help is made here."""
+    """A group with help by this module."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(render(self, ctx))
@@ -59,7 +59,7 @@ def render(command: Any, ctx: Any) -> str:
             is_argument = parameter.param_type_name == "argument"
             title = parameter.rich_help_panel or ("Arguments" if is_argument else "Options")
             sections.setdefault(title, []).append((_name(parameter), _description(parameter, ctx)))
-    # The general options last: they are the same everywhere.
+    # General options last: they are the same everywhere.
     for title in sorted(sections, key=lambda title: (title == "Options", title != "Arguments")):
         page.table(title, sections[title])
     return page.text()
@@ -113,7 +113,7 @@ def _split_examples(text: str) -> tuple[list[str], list[str]]:
 
 
 def _logical_lines(paragraph: str) -> Iterator[str]:
-    """Join the lines of a paragraph, but for those that stand alone by their beginning."""
+    """Join the lines of a paragraph, except before those that begin a new line."""
     joined = ""
     for line in paragraph.splitlines():
         if joined and line.startswith(_LINE_STARTS):

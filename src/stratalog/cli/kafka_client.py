@@ -1,4 +1,4 @@
-"""aiokafka, as a command line describes the connection, and its errors in the words of the other commands."""
+"""aiokafka with the connection options of the command line, and with our errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stratalog.wire.client import ConnectionOptions, RefusedError, Sasl, Unreach
 
 
 def client_settings(options: ConnectionOptions) -> dict[str, Any]:
-    """Return the keyword arguments that aiokafka's producer and consumer have in common."""
+    """Return the common keyword arguments of aiokafka's producer and consumer."""
     settings: dict[str, Any] = {
         "bootstrap_servers": [join_host_port(host, port) for host, port in options.servers],
         "client_id": options.client_id,
@@ -44,14 +44,14 @@ class _TokenId(str):
 
 
 class _Scram:
-    """SCRAM as our own client speaks it, in the place of aiokafka's: with a minimum of rounds, and by tokens."""
+    """Our client's SCRAM in place of aiokafka's: it enforces a minimum of iterations and supports tokens."""
 
     def __init__(self, *, sasl_mechanism: str, sasl_plain_username: str, sasl_plain_password: str, **_: object) -> None:
         by_token = isinstance(sasl_plain_username, _TokenId)
         self._talk = dialogue(Sasl(sasl_mechanism, sasl_plain_username, sasl_plain_password, by_token))
 
     async def step(self, answer: bytes | None) -> tuple[bytes, bool] | None:
-        """Return the next message, which expects an answer; None at the end."""
+        """Return the next message to send; None at the end."""
         return await asyncio.to_thread(self._next, answer)
 
     def _next(self, answer: bytes | None) -> tuple[bytes, bool] | None:
@@ -63,7 +63,7 @@ class _Scram:
 
 @contextmanager
 def client_errors() -> Iterator[None]:
-    """Turn what aiokafka raises into our errors. Its log, which would stand between the records, is not shown."""
+    """Translate aiokafka's exceptions to our errors, and silence its log, which would mix with the records."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)
     try:
         yield
@@ -72,7 +72,7 @@ def client_errors() -> Iterator[None]:
 
 
 def refusal(error: BaseException, what: str = "") -> StratalogError:
-    """Return our error for one of aiokafka's: what was asked for, Kafka's name of the error, the message."""
+    """Return our error for one of aiokafka's: the subject, Kafka's name of the error, the message."""
     name = getattr(error, "message", type(error).__name__)
     message = ": ".join(part for part in (what, name, *map(str, error.args)) if part)
     if isinstance(error, aiokafka.errors.KafkaConnectionError):

@@ -1,4 +1,4 @@
-"""`stratalog log-dirs`: what lies in the log directories of each broker, and in the remote tier. Kafka's JSON shape."""
+"""`stratalog log-dirs`: sizes of the log directories of each broker, and of the remote tier, in Kafka's JSON format."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from stratalog.wire.client import Client, Cluster, RefusedError, UnreachableErro
 
 #: From 2 on messages have tagged fields.
 _VERSIONS = (2, 4)
-#: In front of the results: throttle time, and from version 3 on the error of the whole response.
+#: Fields before the results: throttle time, and from version 3 on the error of the whole response.
 _ERROR_FROM = 3
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryListing:
-    """The answer of one broker: a `DescribeLogDirsResult` for each directory, and bytes in the remote tier."""
+    """The response of one broker: a `DescribeLogDirsResult` for each directory, and bytes in the remote tier."""
 
     broker: int
     directories: list[Any]
@@ -104,7 +104,7 @@ def _listing(broker: int, client: Client, topics: list[dict[str, Any]] | None) -
 def describe_log_dirs(
     broker: int, client: Client, topics: list[dict[str, Any]] | None
 ) -> tuple[list[Any], dict[int, bytes]]:
-    """Ask a broker for its directories, with our own tagged fields. Raises UnreachableError or RefusedError."""
+    """Query a broker for its directories, with our own tagged fields. Raises UnreachableError or RefusedError."""
     version = client.version(ApiKey.DESCRIBE_LOG_DIRS, _VERSIONS)
     body = client.exchange(ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": topics})
     try:
@@ -114,7 +114,7 @@ def describe_log_dirs(
 
 
 def _read_response(broker: int, version: int, body: bytes) -> tuple[list[Any], dict[int, bytes]]:
-    """Return a response, part by part: kio reads no message that has a tagged field of our own at its end."""
+    """Decode a response in parts: kio does not support the tagged field that we add at its end."""
     module = message_module(ApiKey.DESCRIBE_LOG_DIRS, version, "response")
     position = 4
     if version >= _ERROR_FROM:

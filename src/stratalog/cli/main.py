@@ -1,7 +1,7 @@
 """`stratalog`: options before the command, dispatch, and the reporting of errors.
 
 Exit codes: 0 done, 1 found problems, 2 wrong usage or unreachable, 130 interrupted. An error is one line on stderr,
-never a traceback, unless STRATALOG_DEBUG=1 asks for it.
+never a traceback, unless STRATALOG_DEBUG=1 is set.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command line and give its exit code; everything that went wrong has been said on stderr."""
+    """Run one command line, report errors on stderr, and return the exit code."""
     prepare_completion()
     try:
         result = _root().main(list(args), prog_name="stratalog", standalone_mode=False)
@@ -109,7 +109,7 @@ def _complain(message: str, status: int) -> int:
 
 
 def _with_hint(error: typer.TyperException) -> str:
-    """Return what is wrong with the command line, and where its help is."""
+    """Return the error of the command line, with a reference to its help."""
     message = error.format_message()
     context = getattr(error, "ctx", None)
     return f"{message} (see {context.command_path} --help)" if message and context else message

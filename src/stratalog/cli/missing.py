@@ -1,4 +1,4 @@
-"""The error for something that was named and does not exist."""
+"""The error for a name that does not exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stratalog.errors import StratalogError
 
 
 class NothingFoundError(StratalogError):
-    """Something that was named does not exist. Exit code 1, so that a typo never looks like success."""
+    """A name does not exist. Exit code 1, so that a typo never looks like success."""
 
     exit_code = 1
 

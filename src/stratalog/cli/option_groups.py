@@ -1,4 +1,4 @@
-"""Options that several commands take together: one value in the signature of a command, single options for typer."""
+"""Groups of options: one value in the signature of a command, single options for typer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, get_type_hints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionGroup:
-    """Base of groups: a subclass is a dataclass whose fields are annotated like the parameters of a command."""
+    """Base of option groups: dataclasses whose fields are annotated like the parameters of a command."""
 
 
 def flattened(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command as typer reads it: each option of a group in its parameters is one of its own."""
+    """Return the command with the options of groups as separate parameters, for typer."""
     parameters = signature(command, eval_str=True).parameters.values()
     groups = {each.name: each.annotation for each in parameters if _is_group(each.annotation)}
     if not groups:

@@ -1,4 +1,4 @@
-"""Options that several commands share, so that one thing has one name everywhere."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ TopicIds = Annotated[
 Grace = Annotated[
     str,
     typer.Option(
-        "--grace", metavar="SPAN", help="Ignore what is younger, because it may be in progress: 90s, 30m, 24h, 7d."
+        "--grace", metavar="SPAN", help="Ignore anything younger, which may be in progress: 90s, 30m, 24h, 7d."
     ),
 ]
 WhatIf = Annotated[
@@ -112,10 +112,10 @@ RestoredConfigs = Annotated[
     list[str] | None,
     typer.Option("--topic-config", metavar="KEY=VALUE", help="Set this on every topic, such as retention.ms=-1."),
 ]
-PlanOnly = Annotated[bool, typer.Option("--dry-run", help="Report what would be done, and change nothing.")]
+PlanOnly = Annotated[bool, typer.Option("--dry-run", help="Report the changes without making them.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines, one object a line.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the broker check the request, and change nothing.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines, one object per line.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only validate the request; change nothing.")]
 
 
 def bootstrap_from_environment() -> str | None:

@@ -31,7 +31,7 @@ from stratalog.wire.client import Cluster, RefusedError, check
 
 _VERSIONS = (0, 1)
 _EXACT, _DEFAULT, _SPECIFIED = range(3)
-#: What stands in a table for the default of a type; no name can be empty.
+#: Shown in a table for the default of a type; no name can be empty.
 _SHOWN_DEFAULT = "(default)"
 _COLUMNS = (USER, CLIENT_ID, IP, "quota", "value")
 
@@ -41,9 +41,9 @@ User = Annotated[
 ]
 ClientId = Annotated[str | None, typer.Option("--client-id", "--client", metavar="ID", help="A client id.")]
 Address = Annotated[str | None, typer.Option("--ip", metavar="IP", help="An address, or a host.")]
-UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="All users without a quota of their own.")]
-ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="All client ids without one of their own.")]
-AddressDefaults = Annotated[bool, typer.Option("--ip-defaults", help="All addresses without one of their own.")]
+UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="All users without a specific quota.")]
+ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="All client ids without a specific quota.")]
+AddressDefaults = Annotated[bool, typer.Option("--ip-defaults", help="All addresses without a specific quota.")]
 Quotas = Annotated[
     list[str] | None,
     typer.Argument(metavar="QUOTA=N..", show_default=False, autocompletion=complete_quotas,
@@ -55,7 +55,7 @@ AddConfig = Annotated[
 Keys = Annotated[
     list[str] | None,
     typer.Argument(metavar="QUOTA..", show_default=False, autocompletion=complete_quotas,
-                   help="Only these quotas; without any, all that the entity has."),
+                   help="Only these quotas. Default: all of the entity."),
 ]  # fmt: skip
 DeleteConfig = Annotated[
     list[str] | None, typer.Option("--delete-config", metavar="QUOTA,..", help="The same, as kafka-configs has it.")
@@ -74,7 +74,7 @@ class _Clients(OptionGroup):
     ip_defaults: AddressDefaults = False
 
     def named(self) -> dict[str, str | None]:
-        """Return the names that are given, by type; None is the default."""
+        """Return the given names, by type; None is the default."""
         found: dict[str, str | None] = {}
         for kind, name, flag, is_default in (
             (USER, self.user, "--user-defaults", self.user_defaults),
@@ -82,7 +82,7 @@ class _Clients(OptionGroup):
             (IP, self.ip, "--ip-defaults", self.ip_defaults),
         ):
             if name is not None and is_default:
-                raise UsageError(f"--{kind} {name} and {flag} are two things: give one of them")
+                raise UsageError(f"--{kind} {name} and {flag} exclude each other: give one of them")
             if name == "":
                 raise UsageError(f"--{kind} cannot be empty")
             if kind == USER and name is not None and name.startswith("User:"):
@@ -90,22 +90,24 @@ class _Clients(OptionGroup):
             if name is not None or is_default:
                 found[kind] = name
         if IP in found and len(found) > 1:
-            raise UsageError("an address has quotas by itself: give --ip without --user and --client-id")
+            raise UsageError(
+                "quotas of an address do not combine with others: give --ip without --user and --client-id"
+            )
         return found
 
     def entity(self) -> QuotaEntity:
-        """Return the one entity that is named. Raises UsageError without any."""
+        """Return the named entity. Raises UsageError without one."""
         named = self.named()
         if not named:
             raise UsageError(
-                "whose quota? Give --user, --client-id, both, or --ip; "
+                "no entity: give --user, --client-id, both, or --ip; "
                 "or --user-defaults, --client-defaults, --ip-defaults"
             )
         return tuple(sorted(named.items()))
 
 
 class _Row(NamedTuple):
-    """One quota, or the change of one. A value of None is none."""
+    """One quota, or the change of one. None: no quota."""
 
     entity: QuotaEntity
     key: str
@@ -116,11 +118,12 @@ def list_(
     servers: ClusterOptions,
     clients: _Clients,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Only quotas of exactly this: with --user, none of a user's client ids.")
+        bool,
+        typer.Option("--strict", help="Only quotas of exactly this entity: with --user, none of a user's client ids."),
     ] = False,
     json_: Json = False,
 ) -> int:
-    """List quotas; with a user, a client id or both, those that name them.
+    """List quotas: all, or those that name a user, a client id or both.
 
     \b
     Examples:
@@ -142,10 +145,10 @@ def set_(
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
-    """Set quotas of a user, a client id, both together, or an address. They hold from the next request on.
+    """Set quotas of a user, a client id, both together, or an address. They apply from the next request on.
 
-    Rates are bytes per second, and partitions or connections per second; request_percentage is the time of one thread
-    in percent. Each broker of a cluster measures for itself.
+    Rates are bytes, partitions or connections per second; request_percentage is the time of one thread in percent. Each
+    broker of a cluster measures separately.
 
     \b
     Examples:
@@ -174,7 +177,7 @@ def remove(
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
-    """Remove quotas of a user, a client id, both together, or an address. The table shows what they were.
+    """Remove quotas of a user, a client id, both together, or an address. Prints the removed quotas.
 
     \b
     Examples:
@@ -191,14 +194,14 @@ def remove(
         if missing or not known:
             has = ", ".join(row.key for row in known) or "no quota"
             what = f", not {', '.join(sorted(missing))}" if missing else ""
-            raise RefusedError(f"{_sentence(entity)} has {has}{what}; `stratalog quotas list` has all")
+            raise RefusedError(f"{_sentence(entity)} has {has}{what}; `stratalog quotas list` shows all")
         gone = [row for row in known if not keys or row.key in keys]
         _alter(connection, [row._replace(value=None) for row in gone], dry_run=dry_run)
     _show(gone, json_=json_)
     return 0
 
 
-# --- what a command line says -----------------------------------------------------------------------------------------
+# --- the command line -------------------------------------------------------------------------------------------------
 
 
 def _value(entity: QuotaEntity, pair: str) -> tuple[str, float]:
@@ -210,7 +213,7 @@ def _value(entity: QuotaEntity, pair: str) -> tuple[str, float]:
         value = float(text)
         check_quota(entity, key, value)
     except ValueError:
-        raise UsageError(f"{pair}: {text or 'nothing'} is no number") from None
+        raise UsageError(f"{pair}: {text or 'nothing'} is not a number") from None
     except InvalidRequestError as error:
         raise UsageError(f"{pair}: {error}") from None
     return key, value

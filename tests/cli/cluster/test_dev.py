@@ -71,7 +71,7 @@ def test_a_broker_that_dies_is_said_and_the_others_go_on(tmp_path: Path, capfd: 
     assert said.out.startswith(f"cluster the-cluster-id controller=127.0.0.1:1 data={tmp_path}\n")
     assert "ready node=1 broker=h:1 web=off\n" in said.out
     assert "broker 2: a warning\n" in said.err
-    assert "stratalog: broker 9 of an earlier start is not among these" in said.err
+    assert "stratalog: broker 9 of an earlier start is not started" in said.err
     assert "stratalog: broker 1 has ended (killed by SIGKILL)\n" in said.err
     assert "stratalog: broker 2 has ended (exit code 3)\n" in said.err
     assert (tmp_path / "controller.log").read_text().startswith("hello\n")
@@ -161,7 +161,7 @@ def test_what_maven_says_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("arguments", "said"),
     [
         (["--brokers", "0"], "--brokers 0: expected 1 to 20"),
-        (["--brokers", "2", "--port", "65535"], "--port 65535: expected a port, with 2 ports from there on"),
+        (["--brokers", "2", "--port", "65535"], "--port 65535: expected a port, with 2 ports from it on"),
         (["--set", "x"], "--set x: expected KEY=VALUE"),
         ([], "Apache Kafka needs Java >= 17: "),
     ],

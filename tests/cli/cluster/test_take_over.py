@@ -170,9 +170,9 @@ def test_the_command_prints_findings_in_order_and_the_verdict(
     [
         (
             "process.roles=broker,controller",
-            "process.roles=broker,controller: a broker that takes over is nothing else",
+            "process.roles=broker,controller: a broker that takes over must have no other role",
         ),
-        ("log.segment.bytes=2147483648", "in a cluster no segment may pass"),
+        ("log.segment.bytes=2147483648", "in a cluster no segment may"),
         ("node.id=4", "set node.id=3"),
         ("controller.quorum.bootstrap.servers=127.0.0.1:1", "check the addresses of the controllers"),
     ],

@@ -118,7 +118,7 @@ def import_document(
         raise UsageError(f"the document cannot be imported: {bad[0]}" + (f" ({len(bad)} problems)" if bad[1:] else ""))
     path = data_dir / STORE_FILE
     if fs.exists(path) and not replace:
-        raise DataDirError(f"{path} exists; give --replace to put the document in its place")
+        raise DataDirError(f"{path} exists; give --replace to replace it")
     fs.make_dirs(data_dir)
     made = data_dir / f"{STORE_FILE}.import"
     for left in _files_of(made):

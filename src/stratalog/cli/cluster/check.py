@@ -1,4 +1,4 @@
-"""`stratalog cluster check`: what would stop a take-over of a broker's directories."""
+"""`stratalog cluster check`: find what prevents a take-over of a broker's directories."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def check_(
     command_config: CommandConfig = None,
     as_json: JsonLines = False,
 ) -> int:
-    """Say what in directories and in their cluster would stop a broker of ours from taking them over.
+    """Check whether a broker of stratalog can take over log directories of a cluster.
 
-    Nothing is changed. Each finding comes with what to do. The cluster is asked at a broker (-b), or at the controllers
-    that --config names; without both, only the directories are looked at.
+    Nothing is changed. Each finding comes with a remedy. The cluster is queried through a broker (-b) or through the
+    controllers in --config; without either, only the directories are checked.
 
-    Exit code 0: nothing stops it. Exit code 1: something does. Exit code 2: wrong arguments.
+    Exit code 0: they can be taken over. Exit code 1: they cannot. Exit code 2: wrong arguments.
 
     \b
     Examples:
@@ -93,13 +93,13 @@ def _settings(config: Path) -> BrokerConfig:
 
 
 def _check_settings(settings: BrokerConfig, config: Path) -> list[TakeOverFinding]:
-    """Return the first reason why the settings would be refused, as the start itself would say it."""
+    """Return the first error that these settings cause at startup."""
     from stratalog.broker.cluster import ClusterSettings  # start-up cost
 
     properties = {**settings.properties, "stratalog.cluster.preview": "true"}
     roles = (properties.get("process.roles") or "").strip()
     if roles != "broker":
-        what = f"process.roles={roles}: a broker that takes over is nothing else"
+        what = f"process.roles={roles}: a broker that takes over must have no other role"
         return [TakeOverFinding("error", "settings", str(config), what, "set process.roles=broker")]
     try:
         refuse_unkept(properties, lambda _key: str(config))
@@ -114,7 +114,7 @@ def _check_settings(settings: BrokerConfig, config: Path) -> list[TakeOverFindin
 
 
 def _has_plugin(settings: BrokerConfig) -> bool:
-    """Return whether the broker tiers with the plugin whose layout we write."""
+    """Return whether the broker uses the storage plugin whose layout we write."""
     from stratalog.remote.storage import PLUGIN_CLASS  # as above
 
     is_plugin = settings["remote.log.storage.manager.class.name"] == PLUGIN_CLASS
@@ -153,7 +153,7 @@ def _check_cluster(
         return [TakeOverFinding("error", "unreachable", who, str(error), f"check the addresses of the {who}")]
     except StratalogError as error:
         return [
-            TakeOverFinding("error", "refused", "cluster", str(error), "give --command-config with a user that may ask")
+            TakeOverFinding("error", "refused", "cluster", str(error), "give --command-config with an authorized user")
         ]
     has_authorizer = None if settings is None else bool(settings[AUTHORIZER])
     has_plugin = settings is not None and _has_plugin(settings)
@@ -161,7 +161,7 @@ def _check_cluster(
 
 
 def read_cluster(client: Client, topics: Sequence[str], *, at_controllers: bool) -> ClusterFacts:
-    """Ask a broker or a controller for what matters to a take-over. Errors as `Client.call`."""
+    """Query a broker or a controller for the facts of a take-over. Errors as `Client.call`."""
     features = client.call(ApiKey.API_VERSIONS, (3, 4), client_software_name="stratalog", client_software_version="1")
     cluster = client.call(
         ApiKey.DESCRIBE_CLUSTER,

@@ -1,4 +1,4 @@
-"""`stratalog cluster dev`: a controller and some brokers in one terminal, until Ctrl-C ends them all."""
+"""`stratalog cluster dev`: a controller and brokers in one terminal, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stratalog.cli.out import counted, notice
 from stratalog.errors import UsageError
 from stratalog.util import REAL_FILESYSTEM
 
-#: How long a broker may take to hand over what it leads, and the controller to stop.
+#: Timeouts of a broker's controlled shutdown, and of the controller's stop.
 _STOP_S: Final = 30.0
 _PORT_MAX: Final = 65_535
 _READY: Final = "ready "
@@ -36,18 +36,18 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def dev(
-    brokers: Annotated[int, typer.Option("--brokers", metavar="N", help="How many brokers.")] = 3,
+    brokers: Annotated[int, typer.Option("--brokers", metavar="N", help="Number of brokers.")] = 3,
     port: Annotated[
         int | None,
         typer.Option(
             "--port",
             metavar="P",
-            help="Port of the first broker; the others have those behind it.  [default: free ones]",
+            help="Port of the first broker; the others follow it.  [default: free ports]",
         ),
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Directory for all data, to be started again.  [default: a temporary one]"),
+        typer.Option(help="Directory for all data; the next start continues it.  [default: temporary]"),
     ] = None,
     web: Annotated[
         str,
@@ -61,7 +61,7 @@ def dev(
             "--kafka-home",
             metavar="DIR",
             envvar="KAFKA_HOME",
-            help="An unpacked Apache Kafka 4, for the controller.  [default: fetched once by Maven]",
+            help="An unpacked Apache Kafka 4, for the controller.  [default: downloaded once]",
         ),
     ] = None,
     set_: Annotated[
@@ -71,8 +71,8 @@ def dev(
 ) -> int:
     """Run a cluster for development: one controller of Apache Kafka, and brokers.
 
-    Each broker prints a line `ready node=N broker=HOST:PORT web=URL`. Ctrl-C ends all. A broker that ends by itself is
-    reported, and the others go on. The controller needs Java 17; everything listens on this machine only.
+    Each broker prints a line `ready node=N broker=HOST:PORT web=URL`. Ctrl-C stops all. A broker that exits is
+    reported, and the others continue. The controller needs Java 17. All listeners are on the loopback interface.
 
     \b
     Examples:
@@ -84,7 +84,7 @@ def dev(
     if not 1 <= brokers <= BROKERS_MAX:
         raise UsageError(f"--brokers {brokers}: expected 1 to {BROKERS_MAX}")
     if port is not None and not 0 < port <= _PORT_MAX - brokers + 1:
-        raise UsageError(f"--port {port}: expected a port, with {counted(brokers, 'port')} from there on")
+        raise UsageError(f"--port {port}: expected a port, with {counted(brokers, 'port')} from it on")
     settings = key_values("--set", set_)
     java = find_java("Apache Kafka").executable
     classpath = kafka_classpath(kafka_home)
@@ -96,7 +96,7 @@ def dev(
 
 @contextmanager
 def _directory(given: Path | None) -> Iterator[Path]:
-    """Yield the directory that is given, or one that is removed afterwards. Raises UsageError for one in use."""
+    """Yield the given directory, or a temporary one. Raises UsageError if it is in use."""
     if given is not None:
         REAL_FILESYSTEM.make_dirs(given)
         yield given.resolve()
@@ -109,11 +109,11 @@ def _directory(given: Path | None) -> Iterator[Path]:
 
 
 class Terminal:
-    """Starts the nodes, prints what they say, and ends them when this process is asked to end."""
+    """Starts the nodes, prints their output, and stops them with this process."""
 
     def __init__(self, nodes: DevNodes) -> None:
         self._nodes = nodes
-        #: None is the wish to end.
+        #: None: stop the cluster.
         self._events: SimpleQueue[NodeEvent | None] = SimpleQueue()
         self._is_ending = False
         self._controller: NodeProcess | None = None
@@ -122,7 +122,7 @@ class Terminal:
         self._ended: set[str] = set()
 
     def run(self, java: Path, classpath: str) -> int:
-        """Return 0 when Ctrl-C ended the cluster, 1 when nothing of it is left, or a broker did not start."""
+        """Return 0 after Ctrl-C, 1 if all brokers ended or one did not start."""
         before = {number: signal.signal(number, self._end) for number in _SIGNALS}
         try:
             cluster_id = self._nodes.prepare(java, classpath)
@@ -155,7 +155,7 @@ class Terminal:
         where = f"controller={HOST}:{self._nodes.controller_port} data={self._nodes.directory}"
         print(f"cluster {cluster_id} {where}", flush=True)
         for node in self._nodes.absent_brokers():
-            notice(f"broker {node} of an earlier start is not among these; what only it holds is out of reach")
+            notice(f"broker {node} of an earlier start is not started; data that only it holds is unavailable")
         for node in range(1, len(self._nodes.ports) + 1):
             process = self._nodes.start_broker(node, self._events.put)
             self._brokers[process.name] = process
@@ -165,7 +165,7 @@ class Terminal:
         self._events.put(None)
 
     def _is_alive_after(self, event: NodeEvent) -> bool:
-        """Print what an event says; False when the cluster cannot go on."""
+        """Print an event; return False if the cluster cannot continue."""
         if event.exit_code is None:
             self._print(event)
             return True
@@ -186,10 +186,10 @@ class Terminal:
         self._ready.add(event.name)
         print(f"ready node={event.name.split()[-1]} {event.line.removeprefix(_READY)}", flush=True)
         if len(self._ready) == len(self._brokers):
-            print(f"{counted(len(self._brokers), 'broker')}: -b {self._nodes.bootstrap}; Ctrl-C ends them", flush=True)
+            print(f"{counted(len(self._brokers), 'broker')}: -b {self._nodes.bootstrap}; Ctrl-C stops them", flush=True)
 
     def _stop(self) -> None:
-        """End the brokers, then the controller, which lets them hand over. A second Ctrl-C kills."""
+        """Stop the brokers, then the controller, which their shutdown needs. A second Ctrl-C kills."""
         processes = [*self._brokers.values()] + ([] if self._controller is None else [self._controller])
 
         def kill_all(*_: object) -> None:

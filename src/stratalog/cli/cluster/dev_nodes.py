@@ -1,4 +1,4 @@
-"""The nodes of a cluster for development: their directories, their settings, and their processes."""
+"""The nodes of a development cluster: directories, settings and processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOST: Final = "127.0.0.1"
 CONTROLLER: Final = 100
 """The node id of the controller; brokers have 1, 2, .."""
 BROKERS_MAX: Final = 20
-#: Small: a controller of three brokers has little to keep.
+#: Small: the controller of a few brokers stores little.
 _JVM: Final = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 #: Features of a new cluster that brokers of this release may not support.
 _FEATURES: Final = ("group.version", "share.version", "streams.version")
@@ -44,9 +44,9 @@ Listen = Callable[[NodeEvent], None]
 
 
 class NodeProcess:
-    """A child in a session of its own, so that the terminal's Ctrl-C reaches this process alone.
+    """A child process in its own session, so that the terminal's Ctrl-C reaches only this process.
 
-    `listen` is called on a thread with each line that it prints, and with its end.
+    `listen` is called on a thread with each line of output, and at the end.
     """
 
     def __init__(self, name: str, command: Sequence[str], listen: Listen) -> None:
@@ -73,7 +73,7 @@ class NodeProcess:
             self._process.send_signal(signal.SIGTERM)
 
     def end(self, patience_s: float) -> None:
-        """Wait for the end, and kill the process when it does not come in time."""
+        """Wait for the end; kill the process after the timeout."""
         try:
             self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -95,7 +95,7 @@ class NodeProcess:
 
 @dataclass(frozen=True, slots=True)
 class DevNodes:
-    """A cluster in `directory`: one controller and `count` brokers, on these ports of the loopback."""
+    """A cluster in `directory`: one controller, and a broker on each of these loopback ports."""
 
     directory: Path
     controller_port: int
@@ -108,14 +108,14 @@ class DevNodes:
         return ",".join(f"{HOST}:{port}" for port in self.ports)
 
     def prepare(self, java: Path, classpath: str) -> str:
-        """Format what is new, write the settings, and return the cluster's id.
+        """Format new directories, write the settings, and return the cluster's id.
 
-        Raises DataDirError for directories of another cluster, UsageError when the controller's cannot be formatted.
+        Raises DataDirError for directories of another cluster, UsageError if the controller's cannot be formatted.
         """
         names = self._names
         served = next((self._data(name) for name in names if is_served(self._data(name))), None)
         if served is not None:
-            raise UsageError(f"{served} is in use by another process: this cluster runs already, or part of it")
+            raise UsageError(f"{served} is in use by another process: part of this cluster is already running")
         cluster_id = self._cluster_id()
         REAL_FILESYSTEM.make_dirs(self._home("controller"))
         self._write("controller", self._of_controller())
@@ -131,9 +131,9 @@ class DevNodes:
     def start_controller(
         self, java: Path, classpath: str, listen: Listen, is_ending: Callable[[], bool]
     ) -> NodeProcess:
-        """Start the controller and wait until it can be reached, or until all is to end.
+        """Start the controller and wait until it is reachable, or until the cluster is to stop.
 
-        Raises UsageError when it ends by itself.
+        Raises UsageError if it ends.
         """
         log = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         file = str(self._file("controller"))
@@ -159,7 +159,7 @@ class DevNodes:
         return NodeProcess(f"broker {node}", command, listen)
 
     def absent_brokers(self) -> list[int]:
-        """Return brokers that an earlier start of this cluster had, and this one has not."""
+        """Return brokers of an earlier start of this cluster that this one lacks."""
         known = {stored_node_id(path / "data") for path in self.directory.glob("broker-*")}
         return sorted(node for node in known if node is not None and node > len(self.ports))
 
@@ -168,7 +168,7 @@ class DevNodes:
         return ["controller", *(f"broker-{node}" for node in range(1, len(self.ports) + 1))]
 
     def _cluster_id(self) -> str:
-        """Return the id that is on disk, or a new one."""
+        """Return the id on disk, or a new one."""
         known = (stored_cluster_id(self._data(name)) for name in self._names)
         return next((each for each in known if each is not None), None) or uuid_to_base64(random_uuid())
 
@@ -180,7 +180,7 @@ class DevNodes:
         log = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
         command = [str(java), *_JVM, log, "-cp", classpath, "kafka.tools.StorageTool", "format"]
         command += ["-t", cluster_id, "-c", str(self._file("controller")), *features]
-        # Ctrl-C is for this process: it ends the cluster when the directory is whole.
+        # Ctrl-C is for this process: it stops the cluster once the directory is complete.
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, start_new_session=True
         )
@@ -237,7 +237,7 @@ class DevNodes:
 
 
 def choose_ports(brokers: int, first: int | None) -> tuple[int, tuple[int, ...]]:
-    """Return a port for the controller and one for each broker: free ones, or `first` and those behind it.
+    """Return a port for the controller and one for each broker: free ones, or `first` and the following.
 
     Raises UsageError for a port that is in use.
     """
@@ -253,7 +253,7 @@ def _hold(held: contextlib.ExitStack, port: int) -> int:
     try:
         sock.bind((HOST, port))
     except OSError as error:
-        raise UsageError(f"port {port} cannot be had ({error.strerror}); choose another --port") from error
+        raise UsageError(f"port {port} is not available ({error.strerror}); choose another --port") from error
     return int(sock.getsockname()[1])
 
 

@@ -1,4 +1,4 @@
-"""`stratalog cluster`: brokers and controllers of a cluster, who leads what, and which replicas are behind."""
+"""`stratalog cluster status`: brokers, controllers, leaders, and replicas that are behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _BROKER: Final = 4
-#: A setting that brokers of stratalog have, and others do not.
+#: A setting that only brokers of stratalog have.
 _OWN_KEY: Final = "stratalog.cluster.preview"
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _PARTITIONS_SHOWN: Final = 20
@@ -53,7 +53,7 @@ class ControllerStatus:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """A partition that is not as it should be: without a leader, or with replicas that are not in sync."""
+    """A partition without a leader, or with replicas that are not in sync."""
 
     topic: str
     partition: int
@@ -104,7 +104,7 @@ def status(servers: ClusterOptions, json_: Json = False) -> int:
 
 
 def all_partitions(client: Client) -> list[PartitionStatus]:
-    """Ask a broker for the state of every partition of the cluster."""
+    """Query a broker for the state of every partition of the cluster."""
     answer = client.call(ApiKey.METADATA, (1, 12), topics=None, allow_auto_topic_creation=False)
     return [
         PartitionStatus(
@@ -158,7 +158,7 @@ def _brokers(cluster: Cluster, partitions: list[PartitionStatus], lags: dict[int
 
 
 def _kind(broker: Any, options: ConnectionOptions) -> str:
-    """Ask a broker for a setting of ours: no answer of Kafka's names its maker."""
+    """Query a setting that only our brokers have: no response of Kafka's names the vendor."""
     wanted = {"resource_type": _BROKER, "resource_name": str(broker.broker_id), "configuration_keys": [_OWN_KEY]}
     try:
         client = Client(broker.host, int(broker.port), options)

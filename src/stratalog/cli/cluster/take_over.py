@@ -1,4 +1,4 @@
-"""Find what stops our broker from taking over the directories of another broker of a cluster. Nothing is changed."""
+"""Find what prevents our broker from taking over another broker's log directories. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DirectoryOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """What the cluster reports about itself. None: not asked, or not reported."""
+    """What the cluster reports about itself. None: not queried, or not reported."""
 
     cluster_id: str
     features: Mapping[str, int]
@@ -70,9 +70,9 @@ class ClusterFacts:
 def check_directories(
     paths: Sequence[Path], *, node_id: int | None = None, fs: FileSystem = REAL_FILESYSTEM
 ) -> tuple[DirectoryOwner, list[TakeOverFinding]]:
-    """Return whose the directories are, and what stands against serving them. `node_id` is the one that is expected.
+    """Return the owner of the directories, and what prevents serving them. `node_id` is the expected owner.
 
-    Raises UsageError for a path that is no directory.
+    Raises UsageError for a path that is not a directory.
     """
     found: list[TakeOverFinding] = []
     owners: dict[DirectoryOwner, Path] = {}
@@ -103,15 +103,15 @@ def check_cluster(
     has_authorizer: bool | None = None,
     has_plugin: bool = False,
 ) -> list[TakeOverFinding]:
-    """Return what in a cluster stands against a broker of ours that holds partitions of these `topics`.
+    """Return what in a cluster prevents a take-over by a broker of ours with partitions of these `topics`.
 
-    `has_authorizer` says whether that broker's settings name one; None where there are no settings. `has_plugin` says
-    whether they name the storage plugin whose layout we write.
+    `has_authorizer`: whether that broker's settings name one; None without settings. `has_plugin`: whether they name
+    the storage plugin whose layout we write.
     """
     found: list[TakeOverFinding] = []
     if owner.cluster_id not in (None, facts.cluster_id):
-        what = f"the directory is of cluster {owner.cluster_id}, the one that was asked is {facts.cluster_id}"
-        found.append(_error("other-cluster", "cluster", what, "ask the directory's cluster (-b, or --config)"))
+        what = f"the directory is of cluster {owner.cluster_id}, the queried cluster is {facts.cluster_id}"
+        found.append(_error("other-cluster", "cluster", what, "query the directory's cluster (-b, or --config)"))
     for name, (level, to) in lowered_features(facts.features).items():
         low, high = SUPPORTED_FEATURES.get(name, (0, 0))
         supported = "it is not supported" if high == 0 else f"{low} to {high} are supported"
@@ -119,17 +119,17 @@ def check_cluster(
         found.append(_error("feature", name, f"finalized at level {level}; {supported}", remedy))
     found += _check_authorizer(facts.acls, has_authorizer)
     if owner.node_id in facts.voters:
-        what = f"node {owner.node_id} is a controller as well"
+        what = f"node {owner.node_id} is also a controller"
         found.append(
-            _error("controller", f"node {owner.node_id}", what, "move the controller to a node of its own first")
+            _error("controller", f"node {owner.node_id}", what, "move the controller to a separate node first")
         )
     if owner.node_id in facts.alive:
         what = f"broker {owner.node_id} is registered and alive"
-        remedy = "stop it (SIGTERM); it is in use for up to broker.session.timeout.ms (9 s) after that"
+        remedy = "stop it (SIGTERM); it stays registered for up to broker.session.timeout.ms (9 s)"
         found.append(_error("in-use", f"node {owner.node_id}", what, remedy))
     tiered = sorted(set(facts.tiered) & set(topics))
     if tiered and not has_plugin:
-        what = "these topics are tiered, and of Kafka's storage plugins only the layout of Aiven's is written"
+        what = "these topics are tiered, and Aiven's is the only storage plugin for Kafka whose layout is supported"
         remedy = "check with the --config of a broker with that plugin, or move the replicas to JVM brokers"
         found.append(_error("tiered", _names(tiered), what, remedy))
     return in_order(found)
@@ -139,7 +139,9 @@ def _check_authorizer(acls: int | None, has_authorizer: bool | None) -> Iterator
     """`acls`: how many access rules the cluster has, None without an authorizer."""
     if acls is None:
         if has_authorizer:
-            what = "the settings name an authorizer, and the cluster has none: controllers let everybody change topics"
+            what = (
+                "the settings name an authorizer, and the cluster has none: controllers let every client change topics"
+            )
             yield TakeOverFinding(
                 "warning", "authorizer", "cluster", what, f"set {AUTHORIZER} at the controllers and other brokers too"
             )
@@ -157,7 +159,7 @@ def _check_authorizer(acls: int | None, has_authorizer: bool | None) -> Iterator
 
 
 def in_order(findings: Collection[TakeOverFinding]) -> list[TakeOverFinding]:
-    """Return the gravest first; otherwise the order in which they were found."""
+    """Return the most severe first; otherwise keep the order."""
     ranks = {"error": 0, "warning": 1, "note": 2}
     return sorted(findings, key=lambda each: ranks[each.severity])
 
@@ -173,7 +175,7 @@ def _check_meta(
         return
     if not fs.exists(path / META_PROPERTIES):
         what = "there is no meta.properties"
-        remedy = "give the log directory itself; a new one is made by 'stratalog storage format'"
+        remedy = "give the log directory itself; 'stratalog storage format' formats a new one"
         yield _error("not-formatted", str(path), what, remedy)
         return
     try:
@@ -182,8 +184,8 @@ def _check_meta(
         yield _error("damaged", where, f"it cannot be read ({error})", restore)
         return
     if meta.get("version") != "1":
-        what = f"its version is {meta.get('version', 'missing')}, that of a cluster with controllers is 1"
-        yield _error("damaged", where, what, "a directory of a ZooKeeper cluster is migrated by Apache Kafka first")
+        what = f"its version is {meta.get('version', 'missing')}; a cluster in KRaft mode needs 1"
+        yield _error("damaged", where, what, "migrate a directory of a ZooKeeper cluster with Apache Kafka first")
     node = meta.get("node.id", "")
     if not node.isdecimal() or not meta.get("cluster.id"):
         yield _error("damaged", where, "cluster.id or node.id is missing", restore)
@@ -206,10 +208,10 @@ def _check_meta(
 def _check_state(path: Path, fs: FileSystem) -> Iterator[TakeOverFinding]:
     if is_served(path, fs):
         yield _error(
-            "in-use", str(path), "a process has its .lock", "stop that process (SIGTERM), and wait for its end"
+            "in-use", str(path), "a process has its .lock", "stop that process (SIGTERM), and wait until it exits"
         )
     elif not fs.exists(path / CLEAN_SHUTDOWN):
-        what = "the broker before was not stopped cleanly: its logs are recovered at startup, and no ELR contains it"
+        what = "the previous broker was not stopped cleanly: its logs are recovered at startup, and no ELR contains it"
         remedy = "start that broker once more and stop it with SIGTERM, or accept a longer start"
         yield TakeOverFinding("warning", "unclean", str(path), what, remedy)
     try:
@@ -218,11 +220,11 @@ def _check_state(path: Path, fs: FileSystem) -> Iterator[TakeOverFinding]:
         yield _error("restore", str(path), str(error), "finish the restore")
     for name in fs.list_dir(path):
         if name.endswith(FUTURE_DIR_SUFFIX):
-            what = "a replica on its way between two directories"
-            yield _error("moving", str(path / name), what, "let the broker before finish the move")
+            what = "a replica is being moved between two directories"
+            yield _error("moving", str(path / name), what, "let the previous broker finish the move")
         elif name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
             what = "left over from a topic that was deleted or moved; it is not served"
-            yield TakeOverFinding("note", "left-over", str(path / name), what, "remove it when it is not needed")
+            yield TakeOverFinding("note", "left-over", str(path / name), what, "remove it if it is not needed")
 
 
 def _check_partitions(path: Path, fs: FileSystem) -> Iterator[TakeOverFinding]:
@@ -236,8 +238,8 @@ def _check_partition(partition: PartitionDirectory, fs: FileSystem) -> Iterator[
     fsck = f"look at it with 'stratalog fsck {where}'"
     try:
         if PartitionMetadataFile(partition.path / "partition.metadata", fs).read() is None:
-            what = "there is no partition.metadata, so the topic's id is not known"
-            yield _error("topic-id", where, what, "start the broker before once more: it writes the file")
+            what = "partition.metadata is missing, so the topic's id is unknown"
+            yield _error("topic-id", where, what, "start the previous broker once: it writes the file")
     except CorruptCheckpointError as error:
         yield _error("topic-id", where, str(error), fsck)
     except OSError as error:
@@ -245,7 +247,7 @@ def _check_partition(partition: PartitionDirectory, fs: FileSystem) -> Iterator[
     for segment in list_segments(partition.path, fs):
         try:
             if segment.size > _SEGMENT_BYTES_MAX:
-                what = f"it has {segment.size:,} bytes; in a cluster no segment may pass 2 GiB (KIP-1333)"
+                what = f"it has {segment.size:,} bytes; in a cluster no segment may exceed 2 GiB (KIP-1333)"
                 yield _error(
                     "large-segment", str(segment.log), what, "move the replica away, or let retention delete it"
                 )
@@ -257,7 +259,7 @@ def _check_partition(partition: PartitionDirectory, fs: FileSystem) -> Iterator[
             if len(header) > _MAGIC_AT and any(header) and header[_MAGIC_AT] != _MAGIC:
                 what = f"its records have the message format {header[_MAGIC_AT]}, older than Kafka 0.11"
                 yield _error(
-                    "old-format", str(segment.log), what, "let retention delete it, or write the records again"
+                    "old-format", str(segment.log), what, "let retention delete it, or produce the records again"
                 )
         except OSError as error:
             yield _error("unreadable", str(segment.log), error.strerror or str(error), "let this user read it")

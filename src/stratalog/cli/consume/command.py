@@ -1,4 +1,4 @@
-"""`stratalog consume`: what its options mean."""
+"""The command line of `stratalog consume`."""
 
 from __future__ import annotations
 
@@ -58,15 +58,17 @@ def consume(
             "-o",
             metavar="[P=]OFFSET",
             help="Where to begin: start, end, an offset N, N-M (up to M, without it), -N before the end, +N after the "
-            "start, @TIME, @-1h, @TIME:TIME. P= says it of partition P alone. Default: start.",
+            "start, @TIME, @-1h, @TIME:TIME. P= applies only to partition P. Default: start.",
         ),
     ] = None,
     from_: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help="Begin at this time: ISO 8601, ms, -1h, now.")
     ] = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stop at the first record as new.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Stop at the first record at or after this time.")
+    ] = None,
     until_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="Stop at what is the end now. Default: wait for more.")
+        bool, typer.Option("--exit", "-e", help="Stop at the current end. Default: wait for more.")
     ] = False,
     num: Annotated[
         int | None, typer.Option("--num", "--count", "-n", "-c", min=0, metavar="N", help="Stop after N records.")
@@ -77,18 +79,18 @@ def consume(
             "--group",
             "-G",
             metavar="GROUP",
-            help="Join this group, begin where it is, and commit.",
+            help="Join this group, start at its offsets, and commit.",
             autocompletion=complete_groups,
         ),
     ] = None,
-    commit: Annotated[bool, typer.Option("--commit/--no-commit", help="With --group: commit what was printed.")] = True,
+    commit: Annotated[bool, typer.Option("--commit/--no-commit", help="With --group: commit printed records.")] = True,
     filter_: Annotated[
         str | None,
-        typer.Option("--filter", metavar="CONDITION", help="Only records for which this holds, see below."),
+        typer.Option("--filter", metavar="CONDITION", help="Only records that match this condition, see below."),
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", "-f", metavar="FORMAT", help="How a record is printed, see below."),
+        typer.Option("--format", "-f", metavar="FORMAT", help="Format of a printed record, see below."),
     ] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", metavar="SEP", help="Print keys too, followed by this.")
@@ -98,18 +100,19 @@ def consume(
     ] = "\\n",
     null: Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for keys and values that are null.")] = False,
     isolation_level: Annotated[
-        IsolationLevel, typer.Option("--isolation-level", help="Read records of open and aborted transactions, or not.")
+        IsolationLevel,
+        typer.Option("--isolation-level", help="Whether to read records of open and aborted transactions."),
     ] = IsolationLevel.READ_UNCOMMITTED,
     schema_registry: SchemaRegistryUrl = None,
     json_: JsonLines = False,
     json_of_kcat: Annotated[bool, typer.Option("-J", hidden=True)] = False,
 ) -> int:
-    """Read records of topics: values as they are in a pipe; where, when, key, value and headers on a terminal.
+    """Read records of topics. A pipe gets raw values; a terminal also partition, offset, time, key and headers.
 
     FORMAT has verbs: %t topic, %p partition, %o offset, %k key, %v value, %h headers, %d timestamp in ms, %K %V sizes,
     %H number of headers, %R size of the value as four bytes; %v{hex}, %v{base64}, %d{iso}, %d{%H:%M}; \\n, \\t, \\xHH.
 
-    With --schema-registry keys and values behind a schema's id are read by it, and printed as JSON.
+    With --schema-registry, keys and values with a schema id are decoded and printed as JSON.
 
     CONDITION compares topic, partition, offset, timestamp, key, value, headers.NAME, and parts of JSON such as
     value.items[0].sku, by == != < <= > >= ~ (regular expression) in, with and, or, not and parentheses.
@@ -131,7 +134,7 @@ def consume(
 
     decode = None if schema_registry is None else schema_decoder(schema_registry)
 
-    from stratalog.cli.consume.printing import print_records  # loads a client, which --help does without
+    from stratalog.cli.consume.printing import print_records  # loads a client, which --help does not need
     from stratalog.cli.consume.reading import GroupReader, RangeReader
     from stratalog.cli.threads import run_to_end
 
@@ -164,15 +167,15 @@ def consume(
 def _ranges(
     offsets: Sequence[str], from_: str | None, to: str | None, until_end: bool, now_ms: int
 ) -> dict[int | None, OffsetSpan]:
-    """Return the range of each partition that is named, and under None that of the others."""
+    """Return the range of each named partition, and under None that of the others."""
     ranges: dict[int | None, OffsetSpan] = {}
     for text in offsets:
         number, parsed = parse_offset(text, now_ms)
         before = ranges.get(number)
-        if before is not None and text.startswith("e@"):  # the end to the begin that stands before it
+        if before is not None and text.startswith("e@"):  # an end for the preceding start
             parsed = replace(before, stop=parsed.stop)
         elif before is not None:
-            raise UsageError(f"--offset {text}: there is another one for the same partitions")
+            raise UsageError(f"--offset {text}: given twice for the same partitions")
         ranges[number] = parsed
     common = ranges.setdefault(None, OffsetSpan())
     if from_ is not None:
@@ -187,7 +190,9 @@ def _ranges(
 
 def _group_begins_at_start(common: OffsetSpan) -> bool:
     if common.begin not in (START, END):
-        raise UsageError("--group: the group says where to begin; --offset start or end is for a group without commits")
+        raise UsageError(
+            "--group: the group decides where to start; --offset start or end applies to a group without commits"
+        )
     return common.begin == START
 
 
@@ -197,7 +202,7 @@ def _chosen(
     partitions: Collection[int],
     ranges: dict[int | None, OffsetSpan],
 ) -> dict[tuple[str, int], OffsetSpan]:
-    """Return the range of each partition that is asked for. Raises UsageError for one that no topic has."""
+    """Return the range of each requested partition. Raises UsageError for one that no topic has."""
     known = {number for topic in topics.values() for number in topic.partitions}
     for number in [*partitions, *ranges]:
         if number is not None and number not in known:

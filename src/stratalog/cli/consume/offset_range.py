@@ -1,4 +1,4 @@
-"""`--offset`: where to begin and where to stop, by offsets, by times, and from either end."""
+"""`--offset`: where to start and stop, by offset, by time, or relative to an end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ END: Final = OffsetPoint(Anchor.END)
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpan:
-    """From `begin` up to `stop`, without it; without an end where `stop` is None."""
+    """From `begin` to `stop` (exclusive); without an end if `stop` is None."""
 
     begin: OffsetPoint = START
     stop: OffsetPoint | None = None
@@ -76,12 +76,12 @@ def _range(text: str, now_ms: int) -> OffsetSpan:
     begin = OffsetPoint(Anchor.ZERO, int(match[1])) if match[1] else START
     stop = OffsetPoint(Anchor.ZERO, int(match[2])) if match[2] else None
     if match[1] and match[2] and int(match[1]) > int(match[2]):
-        raise UsageError(f"--offset {text}: it ends before it begins")
+        raise UsageError(f"--offset {text}: the end is before the start")
     return OffsetSpan(begin, stop)
 
 
 def _times(text: str, now_ms: int) -> OffsetSpan:
-    """Return the range of a time, or of two with a colon between them, which may stand within a time too."""
+    """Parse a time, or two separated by a colon, which a time may also contain."""
     failure: UsageError | None = None
     try:
         return OffsetSpan(_time(text, now_ms))
@@ -114,9 +114,9 @@ def moment_ms(text: str, option: str, now_ms: int) -> int:
 def resolve(
     cluster: Cluster, ranges: Mapping[TopicPartition, OffsetSpan], *, read_committed: bool
 ) -> dict[TopicPartition, tuple[int, int | None]]:
-    """Return the offsets at which to begin and to stop in each partition.
+    """Return the offsets to start and stop at in each partition.
 
-    Both lie within what there is of it now: a range that has an end waits for nothing.
+    Both are within its current log: a range with an end does not wait.
     """
     starts = _listed(cluster, dict.fromkeys(ranges, EARLIEST_OFFSET), read_committed)
     ends = _listed(cluster, dict.fromkeys(ranges, LATEST_OFFSET), read_committed)

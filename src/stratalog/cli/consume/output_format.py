@@ -1,4 +1,4 @@
-"""Records as they are printed: by a format with verbs, as JSON lines, or for the eyes of a person."""
+"""Format records: by a template with verbs, as JSON lines, or for a terminal."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any, Final
 from stratalog.cli.escapes import unescaped
 from stratalog.errors import UsageError
 
-#: Makes the bytes that are printed for a record.
+#: Formats a record.
 RecordPrinter = Callable[[Any], bytes]
 
 _VERB: Final = re.compile(r"%(.)(?:\{([^}]*)\})?", re.DOTALL)
 _SIZE: Final = struct.Struct(">i")
 _NO_TIMESTAMP: Final = -1
-#: Holds the parts of an emoji together; other characters without a form are escaped.
+#: Joins the parts of an emoji; other characters of this category are escaped.
 _JOINER: Final = "\u200d"
 
 
 def compile_format(text: str, null: bytes = b"") -> RecordPrinter:
-    """Return what prints a record by a format. Raises UsageError.
+    """Compile a template. Raises UsageError.
 
     %v %s value, %k key, %h headers, %t topic, %p partition, %o offset, %T %d timestamp, %V %S size of the value, %K
     size of the key, %H number of headers, %R size of the value as four bytes. %v{hex}, %v{base64}, %d{iso}, %d{%H:%M}.
@@ -79,7 +79,7 @@ def _time_piece(how: str | None) -> RecordPrinter:
 
 
 def utc(timestamp_ms: int) -> datetime | None:
-    """Return a timestamp as a time, or None for one that no calendar holds."""
+    """Return a timestamp as a time, or None if out of range."""
     try:
         return None if timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -107,7 +107,7 @@ def _dumped(value: Any) -> str:
 
 
 def _without_nan(value: Any) -> Any:
-    """Return the same with texts for numbers that JSON does not have, named as Protobuf's JSON names them."""
+    """Replace numbers that JSON lacks by texts, as Protobuf's JSON does."""
     if isinstance(value, dict):
         return {key: _without_nan(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -118,7 +118,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def _json_default(value: Any) -> Any:
-    """Return what stands in JSON for values of schemas that JSON does not have."""
+    """Return the JSON form of schema values that JSON lacks."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
@@ -154,7 +154,7 @@ _ENCODINGS: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 
 def print_as_json(record: Any) -> bytes:
-    """Return a line of JSON. Text is in `key` and `value`; bytes that are no UTF-8 in `keyBase64`, `valueBase64`."""
+    """Return a line of JSON. Text is in `key` and `value`; bytes that are not UTF-8 in `keyBase64`, `valueBase64`."""
     fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -177,9 +177,9 @@ def _json_field(name: str, value: Any) -> dict[str, Any]:
 
 
 class PersonPrinter:
-    """Prints a line for a person: where and when, dim; the key, coloured; the value; headers, dim.
+    """Formats a line for a terminal: partition, offset and time, dim; the key, coloured; the value; headers, dim.
 
-    What would move the cursor or set colours is escaped, so that no record changes the terminal.
+    Control characters are escaped, so that no record changes the terminal.
     """
 
     def __init__(self, *, with_topic: bool, width: int, in_colour: bool) -> None:
@@ -206,7 +206,7 @@ class PersonPrinter:
 
 
 def shown(value: bytes | None) -> str:
-    r"""Return bytes as text that is safe on a terminal: \xHH for what is no text, escapes for what has no form."""
+    r"""Return bytes as text that is safe on a terminal: \xHH for invalid UTF-8, escapes for control characters."""
     if value is None:
         return "null"
     text = value.decode(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Prints what a reader gives, piece by piece, so that a reader of ours that is slow slows nothing but itself."""
+"""Prints records of a reader in pieces, so that a slow output does not block the reader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RecordSource(Protocol):
         """Yield records of one partition at a time, in order."""
 
     async def done(self, records: Sequence[Any]) -> None:
-        """Take note that records were printed."""
+        """Record that these records were printed."""
 
 
 async def print_records(
@@ -27,9 +27,9 @@ async def print_records(
     count: int | None,
     decode: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Print the records that pass to `output`, `count` of them at most, as `decode` makes them.
+    """Print matching records to `output`, at most `count`, as formatted by `decode`.
 
-    Raises BrokenPipeError when there is no reader left.
+    Raises BrokenPipeError when the output is closed.
     """
     left = count
     if left == 0:

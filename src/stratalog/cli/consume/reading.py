@@ -1,4 +1,4 @@
-"""Records of partitions, in pieces as they arrive, with aiokafka: of chosen ranges, or as a member of a group."""
+"""Reads records in pieces as they arrive, with aiokafka: of ranges, or as a member of a group."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from stratalog.wire.client import LATEST_OFFSET, Cluster, ConnectionOptions, Unr
 TopicPartition = tuple[str, int]
 
 _POLL_MS: Final = 200
-#: After this time without a record, the cluster is asked whether the topic still exists.
+#: Time without a record after which to check that the topic still exists.
 _IDLE_S: Final = 10.0
 _COMMIT_INTERVAL_S: Final = 5.0
-#: How long a consumer may take to leave its group.
+#: Timeout of a consumer's leaving its group.
 _STOP_S: Final = 10.0
 
 
 class RangeReader:
-    """Reads each partition from its first offset up to its last, without it; for ever where that is None."""
+    """Reads each partition from its first offset to its last (exclusive); indefinitely if that is None."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class RangeReader:
         self._read_committed = read_committed
 
     async def read(self) -> AsyncGenerator[Sequence[Any], None]:
-        """Yield what there is, partition by partition; ends when all ranges have been read.
+        """Yield records, partition by partition, until all ranges have been read.
 
-        NothingFoundError when a topic is deleted before that.
+        Raises NothingFoundError if a topic is deleted before that.
         """
         open_ = {Partition(*key): stop for key, (_, stop) in self._ranges.items()}
         if not open_:
@@ -70,7 +70,7 @@ class RangeReader:
                         del open_[partition]
 
     async def done(self, records: Sequence[Any]) -> None:
-        """Take note that records were printed: nothing depends on it."""
+        """Do nothing: there is no group."""
 
 
 class GroupReader:
@@ -88,7 +88,7 @@ class GroupReader:
         commits: bool,
         read_committed: bool,
     ) -> None:
-        """`topics` are those that are subscribed to, or that match `pattern` now."""
+        """`topics` are those subscribed to, or those that match `pattern` now."""
         self._cluster = cluster
         self._group = group
         self._topics = topics
@@ -101,12 +101,12 @@ class GroupReader:
         self._consumer: Any = None
         self._committed_at = time.monotonic()
         self._is_assigned = False
-        #: Ends of partitions as they were when they came to this member first.
+        #: End offsets of partitions at their first assignment to this member.
         self._ends: dict[TopicPartition, int] = {}
         self._missing: dict[TopicPartition, int] = {}
 
     async def read(self) -> AsyncGenerator[Sequence[Any], None]:
-        """Yield what there is; ends with the group's partitions when that was asked for."""
+        """Yield records; if requested, until the ends of the group's partitions."""
         settings = {
             "group_id": self._group,
             "enable_auto_commit": False,
@@ -130,15 +130,15 @@ class GroupReader:
                 await self.commit()
 
     async def done(self, records: Sequence[Any]) -> None:
-        """Take note that records were printed: the next commit covers them."""
+        """Record that these were printed: the next commit covers them."""
         if records:
             last = records[-1]
             self._printed[Partition(last.topic, last.partition)] = last.offset + 1
 
     async def commit(self) -> None:
-        """Commit what was printed, as far as the partitions are still this member's.
+        """Commit printed records of partitions that are still assigned to this member.
 
-        UnreachableError when no answer comes in `api_timeout_s`; aiokafka would try for ever.
+        Raises UnreachableError without a response in `api_timeout_s`; aiokafka would retry indefinitely.
         """
         self._committed_at = time.monotonic()
         mine = {key: offset for key, offset in self._printed.items() if key in self._consumer.assignment()}
@@ -151,11 +151,11 @@ class GroupReader:
             except TimeoutError:
                 raise UnreachableError(
                     f"no broker has answered a commit of group {self._group} for {timeout_s:g} s"
-                    " (default.api.timeout.ms): what was printed last is read again"
+                    " (default.api.timeout.ms): the last printed records will be read again"
                 ) from None
 
     def assigned(self, partitions: Collection[Any]) -> None:
-        """Take note of a new assignment, whose ends are not known yet."""
+        """Record a new assignment, whose ends are not known yet."""
         self._is_assigned = True
         self._missing = {(each.topic, each.partition): LATEST_OFFSET for each in partitions}
 
@@ -189,7 +189,7 @@ def _listener(reader: GroupReader) -> Any:
 
 
 class _Watch:
-    """Notices that a cluster or a topic is gone, which aiokafka would wait for in silence."""
+    """Detects that a cluster is unreachable or a topic deleted; aiokafka would wait silently."""
 
     def __init__(self, cluster: Cluster, topics: Collection[str]) -> None:
         self._cluster = cluster
@@ -197,9 +197,9 @@ class _Watch:
         self._since = time.monotonic()
 
     async def saw(self, anything: bool) -> set[str]:
-        """Return the topics that no longer exist. Asked when no record has arrived for some time.
+        """Return the topics that no longer exist; call after some time without records.
 
-        UnreachableError when no broker answers then.
+        Raises UnreachableError if no broker answers.
         """
         now = time.monotonic()
         if anything:
@@ -207,14 +207,14 @@ class _Watch:
         elif now - self._since >= _IDLE_S:
             found = await call_beside(self._cluster.topics, self._topics)
             self._since = time.monotonic()
-            # A topic of the same name is another one: aiokafka's own question may have made it again.
+            # A topic of the same name may be a new one, created by aiokafka's own metadata request.
             return {name for name, known in self._topics.items() if name not in found or found[name].topic_id != known}
         return set()
 
 
 @asynccontextmanager
 async def _consumer(options: ConnectionOptions, read_committed: bool, **settings: Any) -> AsyncIterator[Any]:
-    """Give a started consumer, which leaves its group in the end."""
+    """Yield a started consumer; leave its group at the end."""
     with client_errors():
         consumer = AIOKafkaConsumer(
             **{
@@ -233,9 +233,9 @@ async def _consumer(options: ConnectionOptions, read_committed: bool, **settings
 
 
 async def _stopped(consumer: Any) -> None:
-    """Leave the group and close the connections, within some time.
+    """Leave the group and close the connections, with a timeout.
 
-    Without a broker, aiokafka ends this with the CancelledError of a task of its own, which is not ours.
+    Without a broker, aiokafka raises the CancelledError of one of its own tasks.
     """
     stopping = asyncio.ensure_future(consumer.stop())
     await asyncio.wait([stopping], timeout=_STOP_S)

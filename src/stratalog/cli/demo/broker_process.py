@@ -1,4 +1,4 @@
-"""The demo's broker: `stratalog serve` in a process of its own, as a user would run it."""
+"""The demo's broker: `stratalog serve` in a separate process, as a user would run it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READY = re.compile(r"^ready broker=(\S+)")
 _START_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 30
 
-#: Housekeeping at a pace that suits a demonstration of a minute rather than a cluster of years.
+#: Short intervals, so that housekeeping is visible within a minute.
 _SETTINGS = {
     "remote.log.storage.system.enable": "true",
     "remote.log.manager.task.interval.ms": "500",
@@ -37,7 +37,7 @@ class BrokerProcess:
 
     @classmethod
     def start(cls, data_dir: Path, log_path: Path) -> BrokerProcess:
-        """Start on a free port and wait for the line that says it serves; UsageError quotes why it did not."""
+        """Start on a free port and wait for the line `ready`. Raises UsageError with the reason if it does not come."""
         command = [
             sys.executable,
             "-m",
@@ -52,7 +52,7 @@ class BrokerProcess:
             command += ["--set", f"{key}={value}"]
         with log_path.open("w") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
-        # A broker that hangs before its first line would block the read below for ever.
+        # A broker that hangs before its first line would block the read below indefinitely.
         watchdog = threading.Timer(_START_SECONDS_MAX, process.kill)
         watchdog.start()
         try:
@@ -68,7 +68,7 @@ class BrokerProcess:
         return cls(process, match[1], log_path)
 
     def stop(self) -> int:
-        """Ask for a clean shutdown and wait; return the exit code."""
+        """Request a clean shutdown, wait, and return the exit code."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:

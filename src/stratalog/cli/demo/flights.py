@@ -1,4 +1,4 @@
-"""The input: every flight that left New York City in 2013, and what pandas says about them."""
+"""The input: every flight that left New York City in 2013, and the expected answers, from pandas."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FlightFacts:
     """The answers that the Spark job must find."""
 
     delays: dict[tuple[str, int], Delays]
-    #: Start of the hour with the most flights (the first of equals), ms since the epoch, and how many it has.
+    #: Start of the hour with the most flights (the first of equals) in ms since the epoch, and its number of flights.
     busiest_hour_ms: int
     busiest_hour_flights: int
 
@@ -77,7 +77,7 @@ def records(frame: pd.DataFrame) -> list[Flight]:
 
 
 def answers(frame: pd.DataFrame) -> FlightFacts:
-    """Return the same questions that the Spark job answers, asked of the source with pandas."""
+    """Return the answers that the Spark job must find, computed from the source with pandas."""
     grouped = frame.groupby(["carrier", "month"]).agg(
         flights=("carrier", "size"),
         departed=("dep_delay", "count"),

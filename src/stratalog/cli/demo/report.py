@@ -53,7 +53,7 @@ class DemoReport:
 
     @contextmanager
     def step(self, name: str, total: int = 0) -> Iterator[DemoStep]:
-        """Run a step; its line appears when it ends, with its time and the result that it left."""
+        """Run a step. Its line, with time and result, is printed when it ends."""
         started = time.monotonic()
         progress = terminal_progress()
         step = DemoStep(progress)
@@ -71,7 +71,7 @@ class DemoReport:
         )
 
     def tiers(self, tiers: Sequence[PartitionTiers]) -> None:
-        """Print where the records lie. Offsets below 'local from' are only in the object store."""
+        """Print the location of the records. Offsets below 'local from' are only in the object store."""
         columns = ("partition", "remote segments", "remote bytes", "remote to offset")
         rows: list[tuple[object, ...]] = [
             (
@@ -89,7 +89,7 @@ class DemoReport:
         local = sum(tier.local_segments for tier in tiers), f"{sum(tier.local_bytes for tier in tiers):,}"
         rows.append(("all", *remote, "", *local, ""))
         self._table(
-            "What lies where",
+            "Segments by tier",
             [_number(name) for name in (*columns, "local segments", "local bytes", "local from offset")],
             rows,
         )

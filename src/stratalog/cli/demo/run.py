@@ -1,4 +1,4 @@
-"""The demo's course of events."""
+"""The steps of the demo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stratalog.cli.demo.report import DemoReport
 from stratalog.engine.dirs import is_served
 from stratalog.errors import UsageError
 
-#: Marks a directory as the demo's own, so that a second run may wipe it.
+#: Marks a directory as created by the demo, so that a second run may wipe it.
 _MARKER = ".stratalog-demo"
 
 _PRODUCE = "Produce every flight (confluent-kafka)"
@@ -23,7 +23,7 @@ _SPARK = "PySpark over bucket and disk, no broker"
 
 
 def run(directory: Path | None, rows: int | None, keep: bool) -> bool:
-    """Run the whole demo; True when every answer is right. Raises StratalogError when it cannot run at all."""
+    """Run the whole demo; return whether every answer is right. Raises StratalogError if it cannot run."""
     home = _clean_home(directory)
     # A closed terminal must not leave a broker running.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -48,7 +48,7 @@ def run(directory: Path | None, rows: int | None, keep: bool) -> bool:
         )
         if keep:
             report.out.print(
-                f"The broker is still there at {broker.bootstrap} (stop it with: kill {broker.pid}); "
+                f"The broker is still running at {broker.bootstrap} (stop it with: kill {broker.pid}); "
                 f"its data is in {home}",
                 highlight=False,
                 soft_wrap=True,
@@ -116,7 +116,7 @@ def _check(
     scanned: int,
     settled: list[tiers.PartitionTiers],
 ) -> bool:
-    """Compare all that came back with the source; print what differs."""
+    """Compare the results with the source; print the differences."""
     problems = []
     missing = Counter(flights)
     missing.subtract(consumed)
@@ -146,14 +146,14 @@ def _check(
             f"source, {found.busiest_hour_ms} with {found.busiest_hour_flights} in Spark"
         )
     if len(flights) == source.FLIGHTS_TOTAL and not any(t.local_start_offset > 0 for t in settled):
-        problems.append("no partition has records that are only in the object store: tiering did not do its work")
+        problems.append("no partition has records that are only in the object store: tiering did not work")
     for problem in problems:
         report.problem(problem)
     return not problems
 
 
 def _clean_home(directory: Path | None) -> Path:
-    """Return an empty directory. That of an earlier demo is wiped; any other that is not empty is refused."""
+    """Return an empty directory. Wipes that of an earlier demo; refuses any other that is not empty."""
     if directory is None:
         return Path(tempfile.mkdtemp(prefix="stratalog-demo-"))
     home = directory.resolve()

@@ -1,4 +1,4 @@
-"""The PySpark job: straight over data directory and bucket, with no broker in the path."""
+"""The PySpark job: reads data directory and bucket directly, without a broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FLIGHT_SCHEMA = "carrier string, month int, dep_delay double, arr_delay double"
 
 
 def start_session() -> SparkSession:
-    """Return a local Spark session that knows the source."""
+    """Return a local Spark session with the data source."""
     # A few thousand groups do not need Spark's default of 200 shuffle partitions.
     return local_session("stratalog demo", **{"spark.sql.shuffle.partitions": 4})
 
@@ -31,7 +31,7 @@ def run(spark: SparkSession, path: str, remote: str) -> tuple[FlightFacts, int]:
         F.from_json(F.col("value").cast("string"), _FLIGHT_SCHEMA).alias("flight"),
         F.date_trunc("hour", "timestamp").alias("hour"),
     ).select("flight.*", "hour")
-    # One pass over the records answers both questions: the finest grouping is small, the rest is arithmetic on it.
+    # One pass over the records answers both questions, by aggregating the small result of the finest grouping.
     cells = (
         flights.groupBy("carrier", "month", "hour")
         .agg(

@@ -1,4 +1,4 @@
-"""The places of segments: those of each partition on the local disk and in the object store."""
+"""The location of each partition's segments: on the local disk and in the object store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WAIT_SECONDS_MAX = 90
 
 @dataclass(frozen=True, slots=True)
 class PartitionTiers:
-    """One partition: counts and bytes of either tier, and where they begin and end."""
+    """One partition: count, bytes, start and end of each tier."""
 
     partition: int
     remote_segments: int
@@ -39,7 +39,7 @@ class PartitionTiers:
 
 
 def survey(data_dir: Path, remote_url: str) -> list[PartitionTiers]:
-    """Look at directory and bucket as they are now; a segment in both tiers counts in both."""
+    """Read the current state of directory and bucket. A segment in both tiers counts in both."""
     store = ObjectStore.from_url(remote_url)
     remote: dict[int, list[tuple[int, int]]] = {number: [] for number in range(PARTITIONS)}
     for manifest in list_remote_segments(store, topics=[TOPIC]):
@@ -65,7 +65,7 @@ def survey(data_dir: Path, remote_url: str) -> list[PartitionTiers]:
 
 
 def wait_until_settled(data_dir: Path, remote_url: str, report: Callable[[int], object]) -> list[PartitionTiers]:
-    """Wait until every partition has settled; `report` gets how many have. Raises StratalogError after 90 s."""
+    """Wait until every partition has settled, and pass their number to `report`. Raises StratalogError after 90 s."""
     deadline = time.monotonic() + _WAIT_SECONDS_MAX
     while True:
         tiers = survey(data_dir, remote_url)

@@ -38,7 +38,7 @@ def create_topic(bootstrap: str) -> None:
 
 
 def produce(bootstrap: str, flights: Sequence[Flight], advance: Callable[[int], object]) -> None:
-    """Send every flight, idempotently and compressed; returns when all are acknowledged."""
+    """Send every flight, idempotently and compressed. Returns once all are acknowledged."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -76,9 +76,9 @@ def produce(bootstrap: str, flights: Sequence[Flight], advance: Callable[[int], 
 
 
 def consume(bootstrap: str, expected: int, advance: Callable[[int], object]) -> Counter[Flight]:
-    """Read the topic with a consumer group, until `expected` records came, and commit.
+    """Read `expected` records of the topic with a consumer group, and commit.
 
-    Raises StratalogError when nothing comes for a minute.
+    Raises StratalogError after a minute without records.
     """
     consumer = Consumer(
         {

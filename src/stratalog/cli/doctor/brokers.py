@@ -23,14 +23,14 @@ from stratalog.wire.client import AuthenticationError, Cluster, RefusedError, Un
 
 #: transaction.max.timeout.ms, as brokers have it by default.
 TRANSACTION_MS = 15 * 60 * 1000
-#: From here on what waits for its upload is worth a word, as for the alert StratalogCopiesFallBehind.
+#: Upload backlog in bytes from which it is reported, as by the alert StratalogCopiesFallBehind.
 BACKLOG_BYTES = 1_000_000_000
 _TOPIC: Final = 2
 _MIN_ISR: Final = "min.insync.replicas"
 
 
 def examine_brokers(bootstrap_server: str, command_config: Path | None) -> list[Diagnosis]:
-    """Ask the brokers of a cluster for partitions, directories, the remote tier, transactions and topic settings."""
+    """Query the brokers of a cluster for partitions, directories, remote tier, transactions and topic settings."""
     found: list[Diagnosis] = []
     try:
         with ClusterOptions(bootstrap_server=bootstrap_server, command_config=command_config).open() as cluster:
@@ -38,7 +38,7 @@ def examine_brokers(bootstrap_server: str, command_config: Path | None) -> list[
                 try:
                     found += look(cluster, bootstrap_server)
                 except (RefusedError, KafkaError) as error:
-                    mend = "see the log of the broker; or ask as a user that may describe the cluster and its topics"
+                    mend = "see the broker's log; or use a user that may describe the cluster and its topics"
                     found.append(Diagnosis(Severity.WARNING, bootstrap_server, "unknown", str(error), mend))
     except AuthenticationError as error:
         found.append(Diagnosis(Severity.ERROR, bootstrap_server, "refused", str(error), "correct --command-config"))
@@ -76,7 +76,7 @@ def replicas(
 ) -> list[Diagnosis]:
     """Diagnose partitions without a leader and partitions whose replicas are not all in sync.
 
-    `min_isr` is what their topics ask for by min.insync.replicas.
+    `min_isr` has min.insync.replicas of their topics.
     """
     ordered = sorted(partitions, key=lambda each: (each.topic, each.partition))
     without = [each for each in ordered if each.is_offline]
@@ -111,7 +111,7 @@ def _ids(brokers: Iterable[int]) -> str:
 
 
 def _min_isr(cluster: Cluster, topics: list[str]) -> dict[str, int]:
-    """Return how many replicas in sync topics ask for; those that may not be asked are left out."""
+    """Return min.insync.replicas of the topics that may be described."""
     if not topics:
         return {}
     wanted = [{"resource_type": _TOPIC, "resource_name": each, "configuration_keys": [_MIN_ISR]} for each in topics]
@@ -147,7 +147,7 @@ def _directories(cluster: Cluster, broker: int, bootstrap_server: str) -> list[D
 
 
 def _tier(where: str, tier_status: bytes, bootstrap_server: str) -> list[Diagnosis]:
-    """Return what a broker's own account of its remote tier says: tasks that fail, and what waits to be uploaded."""
+    """Diagnose a broker's report of its remote tier: failing tasks and the upload backlog."""
     partitions = json.loads(tier_status)["partitions"]
     failing = [
         f"{each['topic']}-{each['partition']}: {failure['task']} has failed {counted(failure['times'], 'time')} in a "
@@ -156,7 +156,9 @@ def _tier(where: str, tier_status: bytes, bootstrap_server: str) -> list[Diagnos
         for failure in each["failures"]
     ]
     mend = command("tier", "status", "-b", bootstrap_server)
-    found = one_of(Severity.ERROR, where, "tier-failing", failing, f"{mend} says more; the store and its credentials")
+    found = one_of(
+        Severity.ERROR, where, "tier-failing", failing, f"{mend} shows details; check the store and its credentials"
+    )
     waiting = sorted((each for each in partitions if each["lagBytes"]), key=lambda each: -each["lagBytes"])
     backlog = sum(each["lagBytes"] for each in waiting)
     if backlog >= BACKLOG_BYTES:
@@ -186,14 +188,14 @@ def _hanging(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:
     if refused:
         name, why = refused[0]
         found = f"transactions of {counted(len(refused), 'partition')} cannot be listed, first: {name}: {why}"
-        mend = "mend what else is found first; or ask as a user that may read these topics"
+        mend = "fix the other findings first; or use a user that may read these topics"
         unknown.append(Diagnosis(Severity.WARNING, bootstrap_server, "unknown", found, mend))
     return unknown + [
         Diagnosis(
             Severity.WARNING,
             f"{each.topic}-{each.partition}",
             "hanging-transaction",
-            f"open since offset {each.start_offset}, and no coordinator knows of it: readers of committed records stop",
+            f"open since offset {each.start_offset}, unknown to every coordinator: readers of committed records stop",
             command(
                 *("transactions", "abort", "--topic", each.topic, "--partition", str(each.partition)),
                 *("--start-offset", str(each.start_offset), "-b", bootstrap_server),

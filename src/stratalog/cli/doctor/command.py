@@ -30,17 +30,17 @@ def doctor(
         Path | None, typer.Option("--config", metavar="FILE", help="A broker's server.properties.")
     ] = None,
     spark: Annotated[
-        bool, typer.Option("--spark", help="Start a Spark session on this machine, and look at it.")
+        bool, typer.Option("--spark", help="Start a Spark session on this machine, and check it.")
     ] = False,
     as_json: JsonLines = False,
 ) -> int:
-    """Say what is wrong with a directory, a broker or a bucket, most urgent first, and the command that mends it.
+    """Find problems of a directory, a broker or a bucket, most urgent first, with the commands that fix them.
 
     Give one or more of --data-dir, --bootstrap-server, --remote, --config and --spark. Nothing is changed. A directory
-    is checked as by fsck, unless a broker has it open, and with it what its broker knows of topics. Brokers are asked
-    for partitions without a leader or with replicas that are behind, brokers that are fenced, failed and full
-    directories, uploads that fail or wait, transactions that hang, and settings of topics that have no effect. A bucket
-    is checked as by tier audit, a configuration as at broker startup, Spark as by spark doctor.
+    is checked as by fsck, unless a broker has it open, together with its broker's metadata. Brokers are queried for
+    partitions without a leader, replicas that are behind, fenced brokers, failed and full directories, failing or
+    waiting uploads, hanging transactions, and topic settings without effect. A bucket is checked as by tier audit, a
+    configuration as at broker startup, Spark as by spark doctor.
 
     Exit code 0: nothing is wrong, or notes only.
     Exit code 1: errors or warnings.
@@ -57,11 +57,11 @@ def doctor(
         bootstrap_server = bootstrap_from_environment()
     if bootstrap_server is None and not is_given:
         raise UsageError(
-            "give what to look at: --data-dir DIR, --bootstrap-server HOST:PORT, --remote URL, --config FILE or --spark"
+            "no target: give --data-dir DIR, --bootstrap-server HOST:PORT, --remote URL, --config FILE or --spark"
         )
     for path in directories:
         require_log_directory(path)
-    # --help does without what these load
+    # --help does not need what these load
     from stratalog.cli.doctor import brokers, diagnosis, places, sessions, settings
     from stratalog.cli.tier import open_data_dirs, open_store
     from stratalog.jobs import Severity

@@ -14,14 +14,14 @@ from stratalog.jobs import Finding, Severity, size_text
 from stratalog.util import TableColumn
 
 _COLUMNS: Final = (TableColumn("WHERE", ratio=3), TableColumn("FOUND", ratio=5), TableColumn("MEND", ratio=5))
-#: Below this share of free room a disk is nearly full, below the second one as good as full.
+#: Shares of free space below which a disk is nearly full, and practically full.
 _NEARLY_FULL: Final = 0.10
 _FULL: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One problem. `where` is a directory, broker or bucket; `mend` is a command, or what to do in a clause."""
+    """One problem. `where` is a directory, broker or bucket; `mend` is a command, or an instruction."""
 
     severity: Severity
     where: str
@@ -33,7 +33,7 @@ class Diagnosis:
 def by_kind(where: str, findings: Iterable[tuple[Finding, str, bool]], look: str, repair: str) -> list[Diagnosis]:
     """Return one diagnosis for each kind and severity of a check's findings.
 
-    A finding comes with its text, and whether the command `repair` mends it. Of others the command `look` says more.
+    A finding comes with its text, and whether the command `repair` fixes it. For others the command `look` shows more.
     """
     groups: dict[tuple[Severity, enum.Enum, bool], list[str]] = {}
     for finding, text, is_repairable in findings:
@@ -52,7 +52,7 @@ def by_kind(where: str, findings: Iterable[tuple[Finding, str, bool]], look: str
 
 
 def one_of(severity: Severity, where: str, kind: str, texts: Sequence[str], mend: str) -> list[Diagnosis]:
-    """Return one diagnosis for texts of a kind, if there are any."""
+    """Return one diagnosis for texts of a kind, or none without texts."""
     return [Diagnosis(severity, where, kind, _first(texts), mend)] if texts else []
 
 
@@ -68,7 +68,7 @@ def room(where: str, free: int, total: int) -> list[Diagnosis]:
     found = f"{size_text(free)} of {size_text(total)} are free"
     mend = (
         "keep less: stratalog configs alter --entity-type topics --entity-name TOPIC --add-config retention.bytes=N; "
-        "docs/how-to/disk_full.md has other ways"
+        "docs/how-to/disk_full.md lists other ways"
     )
     return [Diagnosis(severity, where, "disk-full", found, mend)]
 
@@ -79,7 +79,7 @@ def command(*words: str) -> str:
 
 
 def print_all(diagnoses: Sequence[Diagnosis], looked_at: Sequence[str], *, as_json: bool) -> None:
-    """Print them, the most urgent first, and a line that sums up."""
+    """Print the diagnoses, most urgent first, and a summary."""
     printer = FindingsPrinter(_COLUMNS, as_json=as_json)
     printer.findings(sorted(diagnoses, key=lambda each: -each.severity), _text, _object)
     severities = [each.severity.name.lower() for each in diagnoses]

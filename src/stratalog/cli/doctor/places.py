@@ -25,9 +25,9 @@ GRACE_MS = 24 * 3600 * 1000
 
 
 def examine_directory(path: Path, broker: BrokerConfig | None = None) -> list[Diagnosis]:
-    """Check a log directory as `fsck` does, its disk and its metadata. Logs that a broker has open are not read.
+    """Check a log directory as `fsck` does, its disk and its metadata. Does not read logs that a broker has open.
 
-    `broker` is the configuration that its broker starts with, where that is known.
+    `broker` is the configuration of its broker, if known.
     """
     where = str(path)
     found: list[Diagnosis] = []
@@ -36,7 +36,7 @@ def examine_directory(path: Path, broker: BrokerConfig | None = None) -> list[Di
         found += room(where, usage.free, usage.total)
         found += _metadata(path, broker)
         if is_held(path, REAL_FILESYSTEM):
-            mend = "ask the broker: --bootstrap-server; or stop it, and ask again"
+            mend = "check the broker with --bootstrap-server; or stop it and check again"
             return [
                 *found,
                 Diagnosis(Severity.NOTE, where, "in-use", "a broker has it open: its logs were not read", mend),
@@ -44,7 +44,7 @@ def examine_directory(path: Path, broker: BrokerConfig | None = None) -> list[Di
         with hold_all([path], REAL_FILESYSTEM, for_check=True):
             report = fsck([path], REAL_FILESYSTEM, progress=terminal_progress())
     except (OSError, DataDirError) as error:
-        mend = "check the disk, and who may read the directory"
+        mend = "check the disk and the permissions of the directory"
         return [*found, Diagnosis(Severity.ERROR, where, "unreadable", str(error), mend)]
     findings = [
         (each, f"{each.partition or each.path.name}: {each.found}", each.action is not None) for each in report.findings
@@ -53,9 +53,9 @@ def examine_directory(path: Path, broker: BrokerConfig | None = None) -> list[Di
 
 
 def _metadata(path: Path, broker: BrokerConfig | None) -> list[Diagnosis]:
-    """Check what the directory's broker knows: whether it can be read, is sound, fits the partitions, has an effect.
+    """Check the metadata of the directory's broker: readable, valid, consistent with the partitions, and in effect.
 
-    Only the first log directory of a broker has it.
+    Only the first log directory of a broker has metadata.
     """
     if not REAL_FILESYSTEM.exists(path / STORE_FILE):
         return []
@@ -90,4 +90,4 @@ def examine_bucket(url: str, store: ObjectStore, data_dirs: DataDirSet | None) -
 
 def unreadable(url: str, error: RemoteStorageError) -> Diagnosis:
     """Diagnose a bucket that cannot be read."""
-    return Diagnosis(Severity.ERROR, url, "unreadable", str(error), "check the URL, and the credentials")
+    return Diagnosis(Severity.ERROR, url, "unreadable", str(error), "check the URL and the credentials")

@@ -10,7 +10,7 @@ _WHERE = "Spark on this machine"
 
 
 def examine_spark() -> list[Diagnosis]:
-    """Start a session on this machine, and return what `stratalog spark doctor` says of it."""
+    """Start a session on this machine, and return the findings of `stratalog spark doctor`."""
     return [
         Diagnosis(Severity[each.weight.name], _WHERE, "spark", each.what, each.mend)
         for each in examined(SessionOptions()).problems

@@ -13,9 +13,9 @@ from stratalog.util import REAL_FILESYSTEM
 
 
 def examine_settings(path: Path) -> tuple[BrokerConfig | None, list[Diagnosis]]:
-    """Read a server.properties as `serve --config` does, once, as it may be a pipe.
+    """Read a server.properties as `serve --config` does; only once, since it may be a pipe.
 
-    Returns the configuration, None for one that cannot be read, and what is wrong with it.
+    Returns the configuration, None if unreadable, and its problems.
     """
     where = str(path)
     try:

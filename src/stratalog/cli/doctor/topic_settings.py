@@ -1,4 +1,4 @@
-"""Settings of topics that do nothing: as a directory has them, and as brokers say."""
+"""Find topic settings that have no effect, from a directory's metadata or from brokers."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _TOPIC: Final = 2
 _BROKER: Final = 4
 _SET_ON_THE_TOPIC: Final = 1
 _TIER: Final = "remote.log.storage.system.enable"
-#: A setting that brokers of stratalog have, and others do not.
+#: A setting that only brokers of stratalog have.
 _OWN_KEY: Final = "stratalog.cluster.preview"
 _TOPICS_A_REQUEST: Final = 200
-#: Topics that are named one by one.
+#: Number of topics listed individually.
 _NAMED_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic with what is set on it, and with the values in force."""
+    """A topic with its own settings and the effective values."""
 
     name: str
     own: Mapping[str, str]
@@ -42,7 +42,7 @@ class TopicSettings:
 
 
 def of_document(document: Mapping[str, Any], broker: BrokerConfig | None, where: str) -> list[Diagnosis]:
-    """Judge the topics of a broker's metadata. `broker` is its configuration file, None where that is not known."""
+    """Diagnose the topics of a broker's metadata. `broker` is its configuration file, None if unknown."""
     known = broker or BrokerConfig({})
     # Those of all brokers have the empty name, which sorts before the broker's own.
     dynamic = [configs for _, configs in sorted(document["brokerConfigs"].items())]
@@ -64,7 +64,7 @@ def of_document(document: Mapping[str, Any], broker: BrokerConfig | None, where:
 
 
 def of_cluster(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:
-    """Ask brokers for the settings of all topics that are not internal. Raises RefusedError or UnreachableError."""
+    """Query brokers for the settings of all topics that are not internal. Raises RefusedError or UnreachableError."""
     names = sorted(name for name, each in cluster.topics().items() if not each.is_internal)
     brokers = _broker_settings(cluster)
     tier = brokers.get(_TIER)
@@ -82,7 +82,7 @@ def of_cluster(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:
 
 
 def _broker_settings(cluster: Cluster) -> dict[str, str | None]:
-    """Return what the first broker that answers says of itself: no broker is asked about another."""
+    """Return the settings of the first broker that answers: a broker only describes itself."""
     for broker in sorted(cluster.nodes()):
         wanted = {"resource_type": _BROKER, "resource_name": str(broker), "configuration_keys": [_OWN_KEY, _TIER]}
         try:
@@ -122,7 +122,7 @@ def _diagnoses(
     has_tier: bool | None,
     bootstrap_server: str | None,
 ) -> list[Diagnosis]:
-    """Return one diagnosis a topic, those first that are kept otherwise than their settings say."""
+    """Return one diagnosis per topic, first those whose retention differs from their settings."""
     found = []
     for topic in topics:
         ignored = list(ignored_settings(topic.own, topic.config, is_ours_alone=is_ours_alone, has_tier=has_tier))
@@ -133,7 +133,7 @@ def _diagnoses(
         return found
     more = found[_NAMED_MAX:]
     said = f"{counted(len(more), 'more topic')} with settings that have no effect"
-    mend = f"mend those that are named, and ask again; all: {_command(bootstrap_server, 'describe')}"
+    mend = f"fix the listed topics and run doctor again; all settings: {_command(bootstrap_server, 'describe')}"
     return [*found[:_NAMED_MAX], Diagnosis(more[0].severity, where, more[0].kind, said, mend)]
 
 

@@ -1,1 +1,1 @@
-"""`stratalog dump`: what is in a segment, index, snapshot or checkpoint file, in kafka-dump-log's words."""
+"""`stratalog dump`: print segment, index, snapshot and checkpoint files in the format of kafka-dump-log."""

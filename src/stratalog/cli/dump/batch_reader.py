@@ -1,4 +1,4 @@
-"""Single batches of a `.log` by position, for callers that do not print all of them."""
+"""Random access to the batches of a `.log` by position."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stratalog.records import (
     checked_batch_size,
 )
 
-#: Bytes read at once to find batches; a larger batch takes a read of its own.
+#: Size in bytes of a read that searches batches; a larger batch takes another read.
 READ_AHEAD: Final = 64 * 1024
 
 
@@ -31,7 +31,7 @@ class BatchReader:
         self._at = 0
 
     def batch(self, position: int, *, whole: bool) -> RecordBatch | None:
-        """Return the batch that begins at `position`, or None. It has its records only if `whole`."""
+        """Return the batch that begins at `position`, or None; with its records only if `whole`."""
         if not 0 <= position <= self.source.size - HEADER_SIZE_UP_TO_MAGIC:
             return None
         data = self._bytes(position, min(HEADER_SIZE, self.source.size - position))
@@ -42,7 +42,7 @@ class BatchReader:
         if position + size > self.source.size:
             return None
         if whole or memoryview(data)[position - self._at + MAGIC_AT] != MAGIC:
-            data = self._bytes(position, size)  # the offsets of an old wrapper are in what it holds
+            data = self._bytes(position, size)  # the offsets of an old wrapper are in its payload
         return batch_at(data, position - self._at)
 
     def last_offset_at(self, position: int) -> int | None:
@@ -51,13 +51,13 @@ class BatchReader:
         return None if batch is None else batch.last_offset
 
     def pread(self, size: int, position: int) -> Buffer:
-        """Return raw bytes, for callers that need no batches."""
+        """Return raw bytes."""
         end = min(position + size, self.source.size)
         data = self._bytes(position, end - position)
         return memoryview(data)[position - self._at : end - self._at]
 
     def is_sound(self, position: int) -> bool:
-        """Return whether a whole batch with the right CRC begins there."""
+        """Return whether a complete batch with a valid CRC begins at `position`."""
         batch = self.batch(position, whole=True)
         return batch is not None and batch.is_crc_valid
 

@@ -19,9 +19,9 @@ from stratalog.errors import StratalogError
 from stratalog.records import CODEC_MASK, CONTROL_BIT, MAGIC, RECORD_SIZE_MIN, Codec, RecordBatch
 from stratalog.records.native import header_scan
 
-#: Bytes of a file that one call of the native scan gets.
+#: Bytes of a file for one call of the native scan.
 WINDOW_SIZE: Final = 8 * 1024 * 1024
-#: Text is written out when about this much may have come together.
+#: Approximate size of buffered text at which it is written.
 TEXT_SIZE: Final = 16 * 1024 * 1024
 _FIELDS: Final = ["attributes", "record_count", "payload_size"]
 
@@ -38,7 +38,7 @@ class _Window:
 
 
 class BulkPrinter(PlainPrinter):
-    """Prints windows in runs of batches; a run is what one call of the native loops does."""
+    """Prints windows in runs of batches: one call of the native loops each."""
 
     def __init__(self, source: DumpSource, output: TextOutput, problems: Problems) -> None:
         super().__init__(source, output, problems)
@@ -63,7 +63,7 @@ class BulkPrinter(PlainPrinter):
                     return
 
     def _print_others(self, start: int, limit: int, window_size: int) -> None:
-        """Print the plain way what the scan leaves: messages of old formats, a batch that is larger than a window."""
+        """Print with `PlainPrinter` what the scan skips: messages of old formats, a batch larger than a window."""
         for position, batch in self._batches(start, limit, window_size):
             if position > start and batch.magic == MAGIC and batch.size <= window_size:
                 return
@@ -91,7 +91,7 @@ class BulkPrinter(PlainPrinter):
         self._flush(window, first, len(window.rows), needed)
 
     def _decompress(self, window: _Window, n: int) -> int:
-        """Let a row point to the decompressed records; how many bytes they are, -1 if they cannot be decompressed."""
+        """Point a row to its decompressed records; return their size, or -1 if decompression fails."""
         rows = window.rows
         try:
             payload = np.frombuffer(RecordBatch(window.data, int(rows["position"][n])).decompressed_payload(), np.uint8)
@@ -102,7 +102,7 @@ class BulkPrinter(PlainPrinter):
         return len(payload)
 
     def _flush(self, window: _Window, first: int, last: int, needed: int) -> None:
-        """Print the batches [first, last), whose text takes `needed` bytes at most."""
+        """Print the batches [first, last), whose text takes at most `needed` bytes."""
         if needed > len(self._out):
             self._out = np.empty(needed, np.uint8)
         while first < last:
@@ -117,7 +117,7 @@ class BulkPrinter(PlainPrinter):
         window.payloads.clear()
 
     def _format(self, window: _Window, first: int, last: int) -> int:
-        """Write the lines of batches [first, last) as far as the native loops take them; the first one not written."""
+        """Write the lines of batches [first, last) that the native loops support; return the first one not written."""
         state, gaps, rows = self._state, self._gaps, window.rows
         state.used, state.last_offset, state.gaps = 0, self.consecutive.last, 0
         limits = int(rows.ctypes.data), first, last, window.position
@@ -129,6 +129,6 @@ class BulkPrinter(PlainPrinter):
         return reached
 
     def _print_row(self, window: _Window, n: int) -> None:
-        """Print one batch the plain way."""
+        """Print one batch with `PlainPrinter`."""
         at = int(window.rows["position"][n])
         self.print_batch(RecordBatch(window.data, at), window.position + at)

@@ -1,13 +1,11 @@
-"""Native loops of `bulk`: the lines of batches and records, written straight from the bytes of a log.
+"""Native loops of `bulk`: write the lines of batches and records from the bytes of a log, without the GIL.
 
-No interpreter lock.
+Importing this module loads the loops. Control batches and malformed records are left to `PlainPrinter`: the loop stops
+before such a batch and reports it.
 
-Importing this module loads the loops. What is not simple (control batches, malformed records) is left to the plain way:
-the loop stops before such a batch and reports it.
-
-The caller has reserved `BATCH_TEXT_MAX` bytes for each batch and, when records are wanted, `RECORD_TEXT_MAX` for each
-record that the payload can hold plus `PAYLOAD_TEXT_FACTOR` times the size of the payload (each byte may become U+FFFD,
-of three); reads stay within a payload.
+The caller reserves `BATCH_TEXT_MAX` bytes for each batch and, if records are printed, `RECORD_TEXT_MAX` for each
+record that the payload can hold plus `PAYLOAD_TEXT_FACTOR` times the size of the payload (each byte may become the
+three bytes of U+FFFD). Reads stay within a payload.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ PAYLOAD_TEXT_FACTOR: Final = 3
 
 
 class TextState(Words):
-    """In and out: bytes of text, and the offset of the last record, -1 before the first. Out: gaps that were noted."""
+    """In and out: size of the text, and the offset of the last record, -1 before the first. Out: number of gaps."""
 
     __slots__ = ()
     _fields_: ClassVar[list[tuple[str, Any]]] = Words.of("used", "last_offset", "gaps")
@@ -132,7 +130,7 @@ _PAIRS = np.frombuffer("".join(f"{n:02}" for n in range(100)).encode(), np.uint8
 
 @native
 def _word(out: Any, used: int, word: int) -> int:
-    """Write a word of up to 16 bytes, which are copied in one instruction; the next word overwrites the rest."""
+    """Write a word of up to 16 bytes with one copy of 16; the next word overwrites the rest."""
     for n in range(16):
         out[used + n] = _SHORT_WORDS[word, n]
     end: int = used + _SIZES[word]
@@ -153,7 +151,7 @@ def _long_word(out: Any, used: int, word: int) -> int:
 def _number(out: Any, used: int, value: int) -> int:
     """Write a number, two digits at a time."""
     if value < 0:
-        if value == -1:  # by far the most frequent one
+        if value == -1:  # by far the most frequent value
             out[used] = 45
             out[used + 1] = 49
             return used + 2
@@ -216,7 +214,7 @@ def _utf8_piece(data: Any, at: int, end: int) -> int:
 
 @native
 def _copy_decoded(out: Any, used: int, address: int, size: int) -> int:
-    """UTF-8 stays as it is, U+FFFD stands for each malformed piece."""
+    """Copy valid UTF-8; replace each malformed piece by U+FFFD."""
     data = as_u8(address)
     at = 0
     while at < size:
@@ -237,10 +235,10 @@ def _copy_decoded(out: Any, used: int, address: int, size: int) -> int:
 
 @native
 def _copy(out_at: int, used: int, address: int, size: int) -> int:
-    """Write `size` bytes as text, as Java decodes them; where the text ends."""
+    """Write `size` bytes as text, decoded as by Java; return the end of the text."""
     seen = numba.uint8(0)
     source, target = as_u8(address), as_u8(out_at + used)
-    for n in range(size):  # from 0, over arrays of their own: the form that becomes vector instructions
+    for n in range(size):  # from 0, over separate arrays: the form that is vectorized
         byte = source[n]
         seen |= byte
         target[n] = byte
@@ -255,7 +253,7 @@ def _sequence(base: int, delta: int) -> int:
 
 @native
 def _batch(out: Any, used: int, batch: Any, position: int) -> int:
-    """Return the line of a batch, which lies at `position` of its file."""
+    """Write the line of the batch at `position` of its file."""
     attributes = batch.attributes
     sequence = batch.base_sequence
     last_sequence = sequence if sequence == -1 else _sequence(sequence, batch.last_offset - batch.base_offset)
@@ -284,7 +282,7 @@ def _batch(out: Any, used: int, batch: Any, position: int) -> int:
 
 @native
 def _records(out_at: int, used: int, batch: Any, with_data: bool, state_at: int, gaps: Any) -> int:  # noqa: C901
-    """Return the lines of a batch's records, which are its payload; -1 if they are not well-formed."""
+    """Write the lines of a batch's records, which are its payload; return -1 if they are malformed."""
     out = as_u8(out_at)
     state = _text_state(state_at, 0)
     address = batch.payload
@@ -361,7 +359,7 @@ def _records(out_at: int, used: int, batch: Any, with_data: bool, state_at: int,
 def format_batches(
     table: int, first: int, last: int, position: int, deep: bool, with_data: bool, out_at: int, state_at: int, gaps: int
 ) -> int:
-    """Write the lines of the batches [first, last) of a table, whose positions count from `position` of the file.
+    """Write the lines of the batches [first, last) of a table. Positions in it are relative to `position`.
 
     Text is written to `out_at`, gaps to `gaps`; both are addresses. Return the index of the first one not written.
     """

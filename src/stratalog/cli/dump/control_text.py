@@ -1,4 +1,4 @@
-"""The text of control records, in kafka-dump-log's words: transaction markers, and the records of KRaft."""
+"""Format control records as kafka-dump-log does: transaction markers, and the records of KRaft."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stratalog.cli.dump.message_schema import MalformedMessageError, decode_mess
 from stratalog.errors import InvalidRecordError
 from stratalog.records import ControlType, Record, parse_control_key, parse_control_value
 
-#: Control type -> what the tool writes before the JSON, and the schema of the value. Values are read as version 0.
+#: By control type: the prefix of the JSON, and the schema of the value. Values are read as version 0.
 _KRAFT: Final = {
     ControlType.LEADER_CHANGE: ("LeaderChange:", "LeaderChangeMessage"),
     ControlType.SNAPSHOT_HEADER: ("SnapshotHeader", "SnapshotHeaderRecord"),
@@ -20,7 +20,7 @@ _KRAFT_VERSION_READ: Final = 0
 
 
 def control_text(record: Record) -> str:
-    """With a space before it. Raises InvalidRecordError."""
+    """Return the text with a leading space. Raises InvalidRecordError."""
     control_type = parse_control_key(record.key)
     if control_type in (ControlType.ABORT, ControlType.COMMIT):
         marker = parse_control_value(record.value)

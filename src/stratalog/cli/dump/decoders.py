@@ -1,6 +1,6 @@
-"""Records of internal topics as text, as kafka-dump-log's decoders print them.
+"""Format records of internal topics as kafka-dump-log's decoders do.
 
-A decoder never fails: like Kafka's, it prints that it cannot read a record.
+A decoder never raises: like Kafka's, it prints an error for an unreadable record.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _plain(record: Record) -> Decoded:
 def _field(decode: FieldDecoder, data: bytes | None, record: Record) -> str | None:
     try:
         return None if data is None else decode(data)
-    except Exception as error:  # a decoder may be anyone's code  # noqa: BLE001
+    except Exception as error:  # a decoder may be user code  # noqa: BLE001
         return f"Error at offset {record.offset}, skipping. {type(error).__name__}: {error}"
 
 
@@ -131,7 +131,7 @@ def _coordinator_record(kind: str, record: Record) -> Decoded:
 
 
 def _open_consumer_protocol(group: dict[str, Any]) -> None:
-    """Show subscription and assignment of consumers instead of their bytes; what is not theirs stays as it is."""
+    """Decode subscriptions and assignments of consumers; keep the bytes of other protocols."""
     if group.get("protocolType") != "consumer":
         return
     protocol = schemas()["protocol"]

@@ -2,7 +2,7 @@
 
 Kafka's own four decoders by their Java names, or a Python function.
 
-Another Java class cannot be loaded without a JVM: it is refused, and the message says what to do instead.
+Other Java classes cannot be loaded without a JVM and are refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _long(data: bytes) -> str:
 
 
 def _bytes(data: bytes) -> str:
-    """Return base64, where Kafka's tool prints the identity of a Java array."""
+    """Return base64; Kafka's tool prints the identity of a Java array."""
     return base64.b64encode(data).decode()
 
 

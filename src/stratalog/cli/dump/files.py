@@ -22,8 +22,8 @@ from stratalog.log.format import (
     checkpoints,
 )
 
-#: A segment's file: base offset, in a bucket also the segment's id, the kind, and a suffix while the file is being
-#: written or deleted, or after it was cut.
+#: A segment's file: base offset, in a bucket the segment's id, the kind, and a suffix for files being written or
+#: deleted, or cut.
 _SEGMENT_FILE: Final = re.compile(
     r"(?P<stem>(?P<offset>\d{20})(-[A-Za-z0-9_-]{22})?)"
     r"(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot|\.leader-epoch-checkpoint)(\.deleted|\.cleaned|\.swap|(\.\d+)?\.cut)?"
@@ -52,7 +52,7 @@ class FileKind:
 
 
 def kind_of(name: str) -> FileKind | None:
-    """Return the kind of a file by its name (path or URL), or None if `dump` has nothing to say about it."""
+    """Return the kind of a file by its name (path or URL), or None if `dump` does not support it."""
     base_name = name.rstrip("/").rpartition("/")[2]
     match = _SEGMENT_FILE.fullmatch(base_name)
     if match is not None:
@@ -63,7 +63,7 @@ def kind_of(name: str) -> FileKind | None:
 
 
 def dump_file(source: DumpSource, output: TextOutput, problems: Problems) -> None:
-    """Print one file; one of an unknown kind is named and passed over, as in Kafka."""
+    """Print one file; skip one of an unknown kind with a message, as Kafka does."""
     file = kind_of(source.name)
     output.begin(source.name, None if file is None else file.kind.removeprefix("."))
     if file is None:

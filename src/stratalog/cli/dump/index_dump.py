@@ -192,7 +192,7 @@ def _offset_index_fault(data: Buffer, base_offset: int, form: OffsetIndexFormat)
     if last is not None and last.offset < base_offset:
         return f"last offset {last.offset} is less than base offset {base_offset}"
     if size % form.entry_size:
-        return f"{size} bytes are no multiple of the entry size {form.entry_size}"
+        return f"{size} bytes are not a multiple of the entry size {form.entry_size}"
     return None
 
 
@@ -204,10 +204,10 @@ def _time_index_fault(data: Buffer, base_offset: int) -> str | None:
     if entries and entries[-1].offset < base_offset:
         return f"last offset {entries[-1].offset} is less than base offset {base_offset}"
     if size % time_index.ENTRY_SIZE:
-        return f"{size} bytes are no multiple of the entry size {time_index.ENTRY_SIZE}"
+        return f"{size} bytes are not a multiple of the entry size {time_index.ENTRY_SIZE}"
     return None
 
 
 def _warn_of_rest(source: DumpSource, size: int, entry_size: int, problems: Problems) -> None:
     if size % entry_size:
-        problems.add(f"{source.name}: {size} bytes are no multiple of the entry size {entry_size}")
+        problems.add(f"{source.name}: {size} bytes are not a multiple of the entry size {entry_size}")

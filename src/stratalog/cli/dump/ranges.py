@@ -3,8 +3,8 @@
     1000      an offset
     @65536    a position in the file, in bytes
 
-From the batch that holds the first offset (or begins at or after the first position) to before the batch that begins
-at or after the end. Batches are whole: one that holds the first offset among others is printed with all its records.
+A range begins with the batch that contains the first offset (or begins at or after the first position), and ends before
+the batch that begins at or after the end. Batches are printed whole.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Bound:
 
     @staticmethod
     def parse(text: str | None, option: str) -> Bound | None:
-        """UsageError for anything but `<offset>` and `@<position>`."""
+        """Parse `<offset>` or `@<position>`. Raises UsageError."""
         if text is None:
             return None
         match = _BOUND.fullmatch(text)
@@ -42,13 +42,13 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class DumpRange:
-    """From `start` (inclusive) to `end` (exclusive); None: where the file begins or ends."""
+    """From `start` (inclusive) to `end` (exclusive); None: the start or end of the file."""
 
     start: Bound | None = None
     end: Bound | None = None
 
     def holds(self, offset: int, position: int | None = None) -> bool:
-        """Return whether an index entry is wanted. Entries without a position (None) are judged by offset alone."""
+        """Return whether an index entry is in the range: by offset alone if it has no position (None)."""
         return self._is_from_start(offset, position) and not self._is_behind(offset, position)
 
     def _is_from_start(self, offset: int, position: int | None) -> bool:
@@ -72,10 +72,10 @@ WHOLE: Final = DumpRange()
 
 
 def positions(source: DumpSource, stem: str, base_offset: int, wanted: DumpRange) -> tuple[int, int]:
-    """Return where in a `.log` the wanted batches begin and end.
+    """Return the positions in a `.log` where the batches of the range begin and end.
 
-    An entry of the offset index is believed if its batch is at its position. The search ends at damage: the dump begins
-    there, and reports it.
+    An entry of the offset index is used if its batch is at its position. The search ends at damage: the dump begins
+    there and reports it.
     """
     start, end = wanted.start, wanted.end
     if start is None and end is None:
@@ -88,9 +88,9 @@ def positions(source: DumpSource, stem: str, base_offset: int, wanted: DumpRange
 
 
 def _find(reader: BatchReader, entries: list[OffsetPosition], bound: Bound, *, at_start: bool) -> int:
-    """Position of the first batch that a bound lets in (`at_start`), or shuts out."""
+    """Return the position of the first batch that a bound includes (`at_start`) or excludes."""
     if bound.is_position and reader.is_sound(bound.value):
-        return bound.value  # also after damage, which no search gets past
+        return bound.value  # also after damage, where a search ends
     position = _proven_start(reader, entries, bound)
     while (batch := reader.batch(position, whole=False)) is not None:
         if bound.is_position:
@@ -106,7 +106,7 @@ def _find(reader: BatchReader, entries: list[OffsetPosition], bound: Bound, *, a
 
 
 def _proven_start(reader: BatchReader, entries: list[OffsetPosition], bound: Bound) -> int:
-    """Return the position of the last entry before the bound that a batch with its offset stands at, or 0."""
+    """Return the position of the last valid index entry before the bound, or 0."""
     for entry in reversed(entries):
         is_before = entry.position <= bound.value if bound.is_position else entry.offset < bound.value
         if is_before and reader.last_offset_at(entry.position) == entry.offset:
@@ -115,7 +115,7 @@ def _proven_start(reader: BatchReader, entries: list[OffsetPosition], bound: Bou
 
 
 def index_entries(log: BatchReader, stem: str, base_offset: int) -> Iterator[OffsetPosition]:
-    """Yield the entries of the offset index beside a `.log`, up to its zero tail; none if there is no index."""
+    """Yield the entries of a `.log`'s offset index, up to its zero tail; none without an index."""
     index = log.source.sibling(stem + OFFSET_INDEX_SUFFIX) if stem else None
     if index is None:
         return

@@ -1,4 +1,4 @@
-"""`.txnindex`, `.snapshot`, checkpoints and other small files: read whole, printed entry by entry.
+"""Dump `.txnindex`, `.snapshot`, checkpoints and other small files, entry by entry.
 
 kafka-dump-log only knows the first two; the format of the others is our own.
 """
@@ -35,11 +35,10 @@ def dump_txn_index(source: DumpSource, output: TextOutput, problems: Problems) -
         problems.add(str(error))
     size = memoryview(data).nbytes
     if size % txn_index.ENTRY_SIZE:
-        problems.add(f"{source.name}: {size} bytes are no multiple of the entry size {txn_index.ENTRY_SIZE}")
+        problems.add(f"{source.name}: {size} bytes are not a multiple of the entry size {txn_index.ENTRY_SIZE}")
 
 
 def _is_wanted(entry: AbortedTransaction, wanted: DumpRange) -> bool:
-    """Return whether a transaction overlaps a range of offsets."""
     start, end = wanted.start, wanted.end
     if start is not None and not start.is_position and entry.last_offset < start.value:
         return False
@@ -88,22 +87,22 @@ def dump_partition_metadata(source: DumpSource, output: TextOutput, _: Problems)
 
 
 def dump_properties(source: DumpSource, output: TextOutput, problems: Problems) -> None:
-    """`meta.properties`: a key and its value a line."""
+    """Print `meta.properties`, one key and value per line."""
     try:
         properties = parse_properties(bytes(read_all(source)).decode(), source.name)
     except UnicodeDecodeError as error:
-        problems.add(f"{source.name}: byte {error.start} is no UTF-8 text")
+        problems.add(f"{source.name}: byte {error.start} is not UTF-8 text")
         return
     for key, value in properties.items():
         output.fields(**{key: value})
 
 
 def dump_json(source: DumpSource, output: TextOutput, problems: Problems) -> None:
-    """`.kafka_cleanshutdown` and `quorum-state`: the fields of a JSON object."""
+    """Print the fields of a JSON object: `.kafka_cleanshutdown` and `quorum-state`."""
     try:
         fields = json.loads(bytes(read_all(source)))
     except ValueError as error:
-        problems.add(f"{source.name}: no JSON: {error}")
+        problems.add(f"{source.name}: not JSON: {error}")
         return
     if not isinstance(fields, dict):
         problems.add(f"{source.name}: expected a JSON object, found {type(fields).__name__}")

@@ -19,7 +19,7 @@ _URL = re.compile(r"[a-z][a-z0-9]+://")
 
 
 class DumpSource(Protocol):
-    """A file of a fixed size. `name` is how it was asked for; `location` is the absolute path or URL."""
+    """A file of a fixed size. `name` is the one given; `location` is the absolute path or URL."""
 
     @property
     def name(self) -> str: ...
@@ -34,7 +34,7 @@ class DumpSource(Protocol):
     def size(self) -> int: ...
 
     def read(self, start: int, end: int) -> Buffer:
-        """Bytes [start, end), fewer where the file ends."""
+        """Return bytes [start, end), fewer at the end of the file."""
 
     def sibling(self, base_name: str) -> DumpSource | None:
         """Return the file of that name in the same directory."""
@@ -48,7 +48,7 @@ def read_all(source: DumpSource) -> Buffer:
 
 @contextmanager
 def opened(name: str, store_options: Mapping[str, str]) -> Iterator[DumpSource]:
-    """Open a path, `file:///path` or an object-store URL. UsageError in one line if there is no such file."""
+    """Open a path, `file:///path` or an object-store URL. Raises UsageError if it does not exist."""
     source = _open(name, store_options)
     try:
         yield source
@@ -65,7 +65,7 @@ def _open(name: str, store_options: Mapping[str, str]) -> DumpSource:
 
 
 class LocalSource:
-    """A file on this machine, as large as it was when it was opened."""
+    """A file on this machine, with its size at the time of opening."""
 
     def __init__(self, name: str, path: Path) -> None:
         if path.is_dir():
@@ -125,7 +125,7 @@ class ObjectSource:
             return None
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
 
 def _open_object(url: str, store_options: Mapping[str, str]) -> DumpSource:

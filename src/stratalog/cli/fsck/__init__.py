@@ -1,4 +1,4 @@
-"""`stratalog fsck`: an offline check of log directories, and repair of what is derived."""
+"""`stratalog fsck`: an offline check of log directories, and repair of derived files."""
 
 import lazy_loader
 

@@ -63,13 +63,13 @@ def fsck(
         raise UsageError("--yes needs --repair")
     if accept_loss and not repair:
         raise UsageError("--accept-loss needs --repair")
-    from stratalog.cli.fsck.run import run_fsck  # loads numpy, which --help can do without
+    from stratalog.cli.fsck.run import run_fsck  # loads numpy, which --help does not need
 
     return run_fsck(directories, repair=repair, accept_loss=accept_loss, yes=yes, threads=threads, as_json=as_json)
 
 
 def require_log_directory(path: Path) -> None:
-    """Raise UsageError for a directory in which nothing is a broker's, so that a wrong path never looks clean."""
+    """Raise UsageError for a directory without a broker's files, so that a wrong path never looks clean."""
     if not REAL_FILESYSTEM.is_dir(path):
         raise UsageError(f"{path}: {'not a directory' if REAL_FILESYSTEM.exists(path) else 'no such directory'}")
     names = REAL_FILESYSTEM.list_dir(path)

@@ -32,7 +32,7 @@ class CheckOutput:
         self._printer.findings(report.findings, _text, _object)
 
     def plan(self, actions: Sequence[FileAction]) -> None:
-        self._printer.line("\nRepair will" if actions else "Nothing that was found can be repaired.")
+        self._printer.line("\nRepair will" if actions else "None of the findings can be repaired.")
         for one in actions:
             text = one.describe()
             self._printer.line(f"  {one.path}: {text}", "plan", {"file": str(one.path), "action": text})

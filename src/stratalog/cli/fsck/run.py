@@ -1,4 +1,4 @@
-"""One run of `fsck`: lock, check, say what was found; to repair, say what will be done, do it, and check again."""
+"""One run of `fsck`: lock, check, report; to repair, print the plan, carry it out, and check again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_fsck(
     threads: int | None,
     as_json: bool,
 ) -> int:
-    """Check `directories`, repair them if asked to, and return the exit code."""
+    """Check `directories`, repair them if requested, and return the exit code."""
     paths = list({path.resolve(): path for path in directories}.values())
     output = CheckOutput(as_json=as_json)
     owners = [path.resolve().parent if is_partition_dir(path, _FS) else path for path in paths]

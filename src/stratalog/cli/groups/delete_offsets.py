@@ -1,4 +1,4 @@
-"""`stratalog groups delete-offsets`: forget where a group is in topics."""
+"""`stratalog groups delete-offsets`: delete a group's offsets of topics."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from stratalog.wire.client import Cluster, Coordinators, RefusedError, check
 _NON_EMPTY_GROUP: Final = 68
 _SUBSCRIBED: Final = 86
 _HINTS: Final = {
-    _NON_EMPTY_GROUP: "it has members; end them first",
-    _SUBSCRIBED: "the group is subscribed to it; end its members first",
+    _NON_EMPTY_GROUP: "it has members; stop them first",
+    _SUBSCRIBED: "the group is subscribed to it; stop its members first",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Deletion:
-    """Offsets of a topic in a group; without a partition those of all. `error` is None when they are deleted."""
+    """Offsets of a topic in a group, of one partition or of all. `error` is None if they were deleted."""
 
     topic: str
     partition: int | None
@@ -50,12 +50,12 @@ def delete_offsets(
     ] = None,
     json_: Json = False,
 ) -> int:
-    """Delete offsets of a group. A consumer begins there as auto.offset.reset says.
+    """Delete offsets of a group. Its consumers then start according to auto.offset.reset.
 
     A classic or consumer group must not be subscribed to the topic. A share group must have no members, and its offsets
     are deleted for whole topics.
 
-    Exit code 1: some could not be deleted; the others are.
+    Exit code 1: some could not be deleted; the others were.
 
     \b
     Examples:

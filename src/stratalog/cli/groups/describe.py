@@ -1,4 +1,4 @@
-"""`stratalog groups describe`: how far a group is in each partition, who its members are, and its state."""
+"""`stratalog groups describe`: offsets and lag by partition, members, and state of groups."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def describe(
     names: GroupNames = None,
     group: GroupOption = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Show members and what is assigned to them.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="Show the state of the group alone.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show members and their assignments.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show only the state of the group.")] = False,
     json_: JsonLines = False,
 ) -> int:
-    """Describe groups, classic, consumer (KIP-848) and share ones (KIP-932): offset, end and lag of each partition.
+    """Describe classic, consumer (KIP-848) and share groups (KIP-932): offset, end and lag of each partition.
 
     \b
     Examples:
@@ -102,7 +102,7 @@ def _print_heading(group: GroupDetails, offsets: Sequence[PartitionLag]) -> None
     if not on_terminal():
         print(line)
         return
-    # rich only where there is a terminal
+    # rich is only needed on a terminal
     from rich.console import Console
     from rich.text import Text
 
@@ -116,7 +116,7 @@ def _print_offsets(offsets: Sequence[PartitionLag]) -> None:
     if not offsets:
         print("  no offsets")
         return
-    from rich.text import Text  # only where there is something to print
+    from rich.text import Text  # only needed with rows to print
 
     columns = (
         TableColumn("topic"),

@@ -44,7 +44,7 @@ def list_(
     type_: Annotated[list[GroupType] | None, typer.Option("--type", help="Only groups of this type.")] = None,
     json_: JsonLines = False,
 ) -> int:
-    """List groups. In a pipe their names, one a line.
+    """List groups. A pipe gets their names, one per line.
 
     \b
     Examples:
@@ -82,7 +82,7 @@ def delete(
 ) -> int:
     """Delete groups with all their offsets. A group that has members is not deleted.
 
-    Exit code 1: one of them could not be deleted; the others are.
+    Exit code 1: some could not be deleted; the others were.
 
     \b
     Example:
@@ -102,7 +102,7 @@ def delete(
                 .results
             )
             try:
-                hint = "it has members; end them first" if int(answer.error_code) == _NON_EMPTY_GROUP else None
+                hint = "it has members; stop them first" if int(answer.error_code) == _NON_EMPTY_GROUP else None
                 check(answer.error_code, hint, f"Group {each.name}")
                 deleted.append(each.name)
             except RefusedError as error:

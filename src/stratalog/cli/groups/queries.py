@@ -1,4 +1,4 @@
-"""Groups as a cluster lists them: classic ones and those of KIP-848 in one form."""
+"""Query groups of all types in one form."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, Coord
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"
-#: Groups whose offsets are those of OffsetCommit.
+#: Types of groups that commit with OffsetCommit.
 WITH_COMMITS: Final = (CLASSIC, CONSUMER)
-#: Groups whose offsets can be set: of a share group these are where it begins.
+#: Types of groups whose offsets can be set; of a share group they are its start offsets.
 WITH_OFFSETS: Final = (*WITH_COMMITS, SHARE)
 
 _GROUP_ID_NOT_FOUND: Final = 69
@@ -39,7 +39,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member and the partitions that it has. `epoch` is None in classic groups."""
+    """A member and its partitions. `epoch` is None in classic groups."""
 
     member_id: str
     instance_id: str | None
@@ -87,7 +87,7 @@ class PartitionLag:
 
 
 def list_groups(cluster: Cluster, states: Collection[str] = (), types: Collection[str] = ()) -> dict[str, GroupSummary]:
-    """Return the groups of all brokers, by name; those of these states and types where any are given."""
+    """Return the groups of all brokers, by name; only of the given states and types, if any."""
     found = {}
     for broker in sorted(cluster.nodes()):
         answer = cluster.node(broker).call(
@@ -106,14 +106,14 @@ def list_groups(cluster: Cluster, states: Collection[str] = (), types: Collectio
 
 
 def named_groups(cluster: Cluster, names: Collection[str]) -> list[GroupSummary]:
-    """Return these groups, or all for none. Raises NothingFoundError, which names the nearest."""
+    """Return these groups, or all without names. Raises NothingFoundError, which names the nearest."""
     known = list_groups(cluster)
     require_named("group", names, lambda: known, cluster.any.address)
     return [known[name] for name in dict.fromkeys(names)] if names else list(known.values())
 
 
 def details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
-    """Return a group with its members. Raises NothingFoundError when it has gone by now."""
+    """Return a group with its members. Raises NothingFoundError if it no longer exists."""
     if group.type == CONSUMER:
         return _modern_details(cluster, group, ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1))
     if group.type == SHARE:
@@ -168,7 +168,7 @@ def _modern_details(cluster: Cluster, group: GroupSummary, describe: ApiKey, ver
 
 
 def _assignment(data: bytes) -> dict[str, tuple[int, ...]]:
-    """Return partitions by topic, out of what a classic leader hands to a member; nothing of what cannot be read."""
+    """Decode an assignment by a classic leader: partitions by topic, none if malformed."""
     found: dict[str, tuple[int, ...]] = {}
     try:
         (topics,) = _INT32.unpack_from(data, _INT16.size)
@@ -188,7 +188,7 @@ def _assignment(data: bytes) -> dict[str, tuple[int, ...]]:
 
 
 def lags(cluster: Cluster, group: GroupDetails) -> list[PartitionLag]:
-    """Return how far a group is in each partition that it has committed for, or that a member has.
+    """Return the progress of a group in each partition with a commit or an assigned member.
 
     Members of a share group share partitions, so no owner is reported.
     """
@@ -230,7 +230,7 @@ def lags(cluster: Cluster, group: GroupDetails) -> list[PartitionLag]:
 
 
 def require_offsets(group: GroupSummary) -> None:
-    """Raise UsageError for a group whose offsets are not those of consumers."""
+    """Raise UsageError for a group of a type without offsets."""
     if group.type not in WITH_OFFSETS:
         raise UsageError(
             f"group {group.name} is a {group.type} group; offsets are those of classic, consumer and share groups"

@@ -27,7 +27,7 @@ TopicPartition = tuple[str, int]
 
 _TOPIC = re.compile(r"([^:]+)(?::(\d{1,10}(?:,\d{1,10})*))?")
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
-#: States in which a group has no members, so that offsets can be set from outside.
+#: States of a group without members, whose offsets can be set.
 _WITHOUT_MEMBERS = ("Empty", "Dead", "")
 
 
@@ -46,31 +46,34 @@ def reset_offsets(
         bool, typer.Option("--all-topics", help="All topics for which the group has offsets.")
     ] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To where it is.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To the committed offset.")] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
     to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", metavar="TIME", help="To the first record as new: ISO 8601 or ms.")
+        str | None,
+        typer.Option(
+            "--to-datetime", metavar="TIME", help="To the first record at or after this time: ISO 8601 or ms."
+        ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="SPAN", help="To that long before now: 1h, 7d, PT1H30M.")
+        str | None, typer.Option("--by-duration", metavar="SPAN", help="To this long before now: 1h, 7d, PT1H30M.")
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", help="So many records on, or back if it is negative.")
+        int | None, typer.Option("--shift-by", help="Move by N records, backwards if negative.")
     ] = None,
     from_file: Annotated[
         Path | None,
-        typer.Option("--from-file", metavar="CSV", help="To what a file says: lines topic,partition,offset."),
+        typer.Option("--from-file", metavar="CSV", help="To the offsets in a file with lines topic,partition,offset."),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it. Default: show what would be done.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Apply the changes. Default: only show them.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")] = False,
     export: Annotated[bool, typer.Option("--export", help="Print lines for --from-file.")] = False,
     json_: JsonLines = False,
 ) -> int:
     """Set the offsets of a group that has no members. Nothing is changed without --execute.
 
-    An offset beyond what there is of a partition becomes the nearest that there is. A share group (KIP-932) has
-    offsets too: where it begins.
+    An offset outside a partition is replaced by its nearest offset. For a share group (KIP-932), this sets the start
+    offsets.
 
     \b
     Examples:
@@ -140,7 +143,7 @@ def _set_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, 
 
 
 def _require_no_members(cluster: Cluster, name: str) -> str | None:
-    """Return the type of a group, None for a new one. RefusedError for one with members: their commits would win."""
+    """Return the type of a group, None for a new one. RefusedError if it has members, whose commits would win."""
     known: GroupSummary | None = list_groups(cluster).get(name)
     if known is None:
         return None
@@ -148,13 +151,13 @@ def _require_no_members(cluster: Cluster, name: str) -> str | None:
     now = details(cluster, known)
     if now.summary.state not in _WITHOUT_MEMBERS or now.members:
         raise RefusedError(
-            f"group {name} is {now.summary.state} and has {len(now.members)} members; end them, then set its offsets"
+            f"group {name} is {now.summary.state} and has {len(now.members)} members; stop them, then set its offsets"
         )
     return known.type
 
 
 def chosen_partitions(cluster: Cluster, texts: Sequence[str]) -> list[TopicPartition]:
-    """Return the partitions that TOPIC or TOPIC:0,1 name. UsageError, and NothingFoundError for a topic."""
+    """Return the partitions of TOPIC or TOPIC:0,1. Raises UsageError, or NothingFoundError for an unknown topic."""
     wanted: dict[str, set[int] | None] = {}
     for text in texts:
         match = _TOPIC.fullmatch(text)
@@ -173,7 +176,7 @@ def chosen_partitions(cluster: Cluster, texts: Sequence[str]) -> list[TopicParti
 
 
 def _existing(cluster: Cluster, keys: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions. Raises UsageError for one that is not there, NothingFoundError for a topic."""
+    """Return the partitions. Raises UsageError for an unknown one, NothingFoundError for an unknown topic."""
     topics = named_topics(cluster, sorted({topic for topic, _ in keys}))
     for topic, number in keys:
         if number not in topics[topic].partitions:
@@ -200,7 +203,7 @@ def _moment_ms(to_datetime: str | None, by_duration: str | None) -> int | None:
 
 
 def _read_plan(path: Path, group: str) -> dict[TopicPartition, int]:
-    """Return the offsets of a file: topic,partition,offset; lines with another group in front are left out."""
+    """Return the offsets of a file: topic,partition,offset. Skips lines that begin with another group."""
     found = {}
     try:
         rows = list(csv.reader(REAL_FILESYSTEM.read_bytes(path).decode("utf-8-sig").splitlines()))
@@ -256,4 +259,4 @@ def _print(
     shown = [(topic, partition, "-" if old is None else old, new) for topic, partition, old, new in rows]
     print_table(columns, shown, group if on_terminal() else None, is_terminal=on_terminal())
     if not executed:
-        notice("nothing was changed; --execute does it")
+        notice("nothing was changed; use --execute to apply")

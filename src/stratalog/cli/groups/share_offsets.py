@@ -1,4 +1,4 @@
-"""Offsets of share groups (KIP-932): where each begins in a partition, and how many records it has not done."""
+"""Offsets of share groups (KIP-932): start offset and lag by partition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ShareOffset:
 
 
 def share_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, ShareOffset]:
-    """Return where a share group is, by partition; those that it has not begun are left out."""
+    """Return the start offsets of a share group by partition, without those that it has not read."""
     client = Coordinators(cluster).of_group(group)
     asked = {"group_id": group, "topics": None}
     (answer,) = client.call(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, (0, 1), groups=(asked,)).groups
@@ -38,7 +38,7 @@ def share_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, ShareOff
 
 
 def set_share_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Let a share group without members begin elsewhere. Raises the first error, when others may be set."""
+    """Set the start offsets of a share group without members. Raises the first error; others may have been set."""
     topics = [
         {
             "topic_name": topic,

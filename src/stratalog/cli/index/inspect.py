@@ -1,4 +1,4 @@
-"""`stratalog index inspect`: what format an index has, why, and its entries."""
+"""`stratalog index inspect`: the format of an index, how it was detected, and its entries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Inspected:
 
 
 def inspect_target(target: Target, limit: int, *, as_json: bool) -> int:
-    """Print every index of the target; how many of them are corrupt."""
+    """Print every index of the target; return the number of corrupt ones."""
     corrupt = 0
     found = list(_inspected(target))
     for index in found:
@@ -88,7 +88,7 @@ def _offset_index(segment: SegmentTarget, path: Path) -> Inspected:
 def _time_index(segment: SegmentTarget, path: Path) -> Inspected:
     size = path.stat().st_size
     is_corrupt = size % ENTRY_SIZE != 0
-    reason = f"{size} bytes are no multiple of {ENTRY_SIZE}" if is_corrupt else f"{ENTRY_SIZE} divides {size} bytes"
+    reason = f"{size} bytes are not a multiple of {ENTRY_SIZE}" if is_corrupt else f"{ENTRY_SIZE} divides {size} bytes"
     evidence = (Evidence.NONE if is_corrupt else Evidence.SIZE).name.lower()
     entries = [] if is_corrupt else time_entries(path, segment.base_offset)
     return Inspected(
@@ -104,7 +104,7 @@ def _time_index(segment: SegmentTarget, path: Path) -> Inspected:
 
 
 def shown_slots(entries: int, limit: int) -> list[int]:
-    """Return the first and the last slots, `limit` in all; all of them for 0."""
+    """Return the first and last slots, `limit` in total; all for 0."""
     if not limit or entries <= limit:
         return list(range(entries))
     first = limit - limit // 2

@@ -1,4 +1,4 @@
-"""`stratalog index rebuild` and `convert`: what is printed of the job."""
+"""The output of `stratalog index rebuild` and `convert`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def rebuild_target(
 def convert_target(target: Target, form: OffsetIndexFormat, *, as_json: bool) -> int:
     """Convert all offset indexes of the target, and return the number of findings that prevent it.
 
-    Everything is verified before anything is written. Raises UsageError for positions that do not fit. An index of this
-    format is left alone, so that an interrupted conversion continues.
+    Everything is verified before anything is written. Raises UsageError for positions that do not fit. Indexes that
+    already have the format are skipped, so that an interrupted conversion can be continued.
     """
     target.require_logs()
     with hold_all([target.data_dir], creates=False):

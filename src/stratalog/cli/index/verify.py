@@ -1,4 +1,4 @@
-"""`stratalog index verify`: every entry compared with the log."""
+"""`stratalog index verify`: compare every entry with the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stratalog.util import print_table
 
 
 def verify_target(target: Target, *, as_json: bool) -> int:
-    """Print all findings; how many there are."""
+    """Print all findings and return their number."""
     target.require_logs()
     findings = verify_targets(target.segments, progress=terminal_progress())
     print_findings(findings, as_json=as_json)
@@ -21,7 +21,7 @@ def verify_target(target: Target, *, as_json: bool) -> int:
 
 
 def print_findings(findings: Iterable[IndexFault], *, as_json: bool) -> None:
-    """Print a table on a terminal, a line each into a pipe."""
+    """Print a table on a terminal, and lines in a pipe."""
     rows = list(findings)
     if as_json:
         for finding in rows:

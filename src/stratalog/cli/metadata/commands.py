@@ -33,7 +33,7 @@ Document = Annotated[
 def export(
     data_dir: DataDir,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write, whole or not at all.  [default: stdout]")
+        Path | None, typer.Option("--output", "-o", help="File to write atomically.  [default: stdout]")
     ] = None,
     with_credentials: Annotated[
         bool,
@@ -45,7 +45,7 @@ def export(
 ) -> int:
     """Write the metadata of a broker as one JSON document: topics with ids and settings, access rules, configurations.
 
-    A broker may be running. The document is that of one moment.
+    A broker may be running: the document is a consistent snapshot.
 
     \b
     Examples:
@@ -66,13 +66,13 @@ def export(
 def import_(
     file: Document,
     data_dir: DataDir,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the metadata that the directory has.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace existing metadata of the directory.")] = False,
     dry_run: PlanOnly = False,
 ) -> int:
-    """Make a document the metadata of a data directory that no broker serves: all of it, or nothing.
+    """Import a document as the metadata of a data directory that no broker serves. The import is atomic.
 
-    Partitions keep their records if the document has their topics with the same ids; `metadata check` lists those that
-    do not. Without credentials in the document, the directory has none afterwards.
+    Partitions keep their records if the document has their topics with the same ids; `metadata check` lists the others.
+    If the document has no credentials, the directory has none afterwards.
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def import_(
         if bad:
             raise UsageError(f"{file} cannot be imported: {bad[0]}")
         if (data_dir / STORE_FILE).exists() and not replace:
-            raise DataDirError(f"{data_dir / STORE_FILE} exists; give --replace to put the document in its place")
+            raise DataDirError(f"{data_dir / STORE_FILE} exists; give --replace to replace it")
         print(f"{data_dir} would have {_summary(document)}")
         return 0
     import_document(document, data_dir, replace=replace)
@@ -103,11 +103,11 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Check a document, and whether it fits a data directory. Nothing is changed.
+    """Check a document, and whether it matches a data directory. Nothing is changed.
 
     Exit code 0: it can be imported.
     Exit code 1: there are problems.
-    Exit code 2: it is no such document.
+    Exit code 2: it is not a metadata document.
 
     \b
     Examples:
@@ -124,7 +124,7 @@ def check(
         for problem in found:
             print(problem)
         if not found:
-            print(f"{file} is whole: {_summary(document)}")
+            print(f"{file} is valid: {_summary(document)}")
     return 1 if found else 0
 
 

@@ -12,7 +12,7 @@ from stratalog.util import REAL_FILESYSTEM, uuid_to_base64
 
 
 def unlike(document: dict[str, Any], data_dir: Path) -> list[str]:
-    """Return what of a directory the document does not know, or knows otherwise."""
+    """Return the differences between a directory's partitions and the document."""
     found = []
     stored = stored_cluster_id(data_dir)
     if stored not in (None, document["clusterId"]):

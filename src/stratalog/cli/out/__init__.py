@@ -1,4 +1,4 @@
-"""The output of commands: tables on a terminal, plain lines in a pipe, JSON where a machine asked for it."""
+"""The output of commands: tables on a terminal, plain lines in a pipe, JSON on request."""
 
 import lazy_loader
 

@@ -13,7 +13,7 @@ from stratalog.util import TableColumn, print_table, terminal_width
 F = TypeVar("F")
 
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "dim"}
-#: From this width on, a terminal gets all columns side by side.
+#: Minimum terminal width for all columns side by side.
 _WIDE: Final = 150
 _NARROW: Final = (TableColumn("SEVERITY", folds=False), TableColumn("WHERE", ratio=2), TableColumn("WHAT", ratio=3))
 
@@ -27,12 +27,12 @@ class FindingText:
     found: str
     cells: tuple[str, ...]
     places: tuple[str, ...]
-    #: what to say besides, by its label
+    #: further text by label
     details: Mapping[str, str]
 
 
 class FindingsPrinter:
-    """Prints for people, or for machines. `columns` are those of the wide table after the severity."""
+    """Prints text or JSON. `columns` are those of the wide table after the severity."""
 
     def __init__(self, columns: Sequence[TableColumn], *, as_json: bool) -> None:
         self._columns = (TableColumn("SEVERITY", folds=False), *columns)
@@ -58,25 +58,25 @@ class FindingsPrinter:
     def line(
         self, text: str, type_: str | None = None, values: Mapping[str, object] | None = None, *, is_bad: bool = False
     ) -> None:
-        """Print `text`, or for machines an object of `type_` with `values`; nothing without a type."""
+        """Print `text`, or in JSON an object of `type_` with `values`; nothing without a type."""
         if not self._as_json:
             _print_line(text, is_bad=is_bad)
         elif type_ is not None:
             print_json({"type": type_, **(values or {})})
 
     def document(self, type_: str, values: Mapping[str, object]) -> None:
-        """Print an object for machines, and nothing for people."""
+        """Print an object in JSON, and nothing as text."""
         if self._as_json:
             print_json({"type": type_, **values})
 
     def done(self, place: str, text: str, error: str | None, values: Mapping[str, object]) -> None:
-        """Print what became of one repair."""
+        """Print the result of one repair."""
         said = f"repaired {place}: {text}" if error is None else f"not repaired {place}: {error}"
         self.line(said, "repaired", values, is_bad=error is not None)
 
 
 def severity_counts(severities: Sequence[str], repairable: int, command: str, *, with_zeros: bool = False) -> str:
-    """Return how many findings there are of each severity, and how many of them `command` repairs."""
+    """Return the number of findings by severity, and how many of them `command` repairs."""
     found = Counter(severities)
     parts = [counted(found[each], each) for each in _STYLES if found[each] or with_zeros]
     return ", ".join(parts) + (f"; {repairable} of them can be repaired ({command})" if repairable else "")

@@ -11,7 +11,7 @@ from stratalog.util import TableColumn, print_table
 
 
 def on_terminal() -> bool:
-    """Return whether a person looks at standard output."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -21,7 +21,7 @@ def print_json(value: Any) -> None:
 
 
 def print_tabbed(*cells: object) -> None:
-    """Print one line for a pipe, with tabs between the cells."""
+    """Print one tab-separated line."""
     print(*cells, sep="\t")
 
 
@@ -30,7 +30,7 @@ def print_rows(
     rows: Iterable[Sequence[object]],
     title: str | None = None,
 ) -> None:
-    """Print a table on a terminal, and lines with tabs between the cells into a pipe."""
+    """Print a table on a terminal, and tab-separated lines in a pipe."""
     if on_terminal():
         print_table(columns, rows, title)
     else:

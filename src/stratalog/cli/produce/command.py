@@ -1,4 +1,4 @@
-"""`stratalog produce`: what its options mean."""
+"""The command line of `stratalog produce`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def produce(
     servers: ClusterOptions,
     messages: Annotated[
         list[str] | None,
-        typer.Argument(metavar="MESSAGE..", show_default=False, help="Records. Without any, the input is read."),
+        typer.Argument(metavar="MESSAGE..", show_default=False, help="Records. Default: read the input."),
     ] = None,
     file: Annotated[
         list[Path] | None, typer.Option("--file", "-l", metavar="FILE", help="Read this file, not standard input.")
@@ -76,8 +76,8 @@ def produce(
         typer.Option(
             "--input",
             "-i",
-            help="How the input is divided: lines; JSON objects, one a line; one record of all bytes (raw); records "
-            "after sizes of four bytes, big-endian (sized).",
+            help="Format of the input: lines; JSON objects, one per line; one record of all bytes (raw); records "
+            "prefixed by their size in four bytes, big-endian (sized).",
         ),
     ] = InputFormat.LINES,
     format_: Annotated[
@@ -90,17 +90,17 @@ def produce(
         ),
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", metavar="SEP", help="What ends the key in a line.")
+        str | None, typer.Option("--key-separator", "-K", metavar="SEP", help="Separator after the key in a line.")
     ] = None,
     delimiter: Annotated[
-        str, typer.Option("--delimiter", "-D", metavar="SEP", help="What ends a line.", show_default=False)
+        str, typer.Option("--delimiter", "-D", metavar="SEP", help="Separator of lines.", show_default=False)
     ] = "\\n",
     key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every record.")] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Partition. Default: by the key, as in Java.")
+        int | None, typer.Option("--partition", "-p", min=0, help="Partition. Default: by the key, as the Java client.")
     ] = None,
     timestamp: Annotated[
         str | None,
@@ -110,23 +110,23 @@ def produce(
         bool, typer.Option("--null", "-Z", help="Send empty keys and values as null (a tombstone).")
     ] = False,
     compression: Annotated[CodecName, typer.Option("--compression", "-z", help="Codec.")] = CodecName.NONE,
-    acks: Annotated[Acks, typer.Option("--acks", help="Who has to acknowledge.")] = Acks.ALL,
+    acks: Annotated[Acks, typer.Option("--acks", help="Required acknowledgements.")] = Acks.ALL,
     idempotence: Annotated[
         bool | None,
         typer.Option(
             "--idempotence/--no-idempotence",
-            help="Write each record once, also when a request is repeated. Default with --acks all.",
+            help="Write each record once, even if a request is retried. Default with --acks all.",
         ),
     ] = None,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, max=_INT32_MAX, help="Bytes of a batch, at most.")
+        int, typer.Option("--batch-size", min=1, max=_INT32_MAX, help="Maximum bytes of a batch.")
     ] = 1 << 18,
     linger_ms: Annotated[
         int, typer.Option("--linger-ms", min=0, max=_INT32_MAX, help="Time to wait for a batch to fill.")
     ] = 5,
     transactional_id: Annotated[
         str | None,
-        typer.Option("--transactional-id", metavar="ID", help="Write in transactions of this id, see below."),
+        typer.Option("--transactional-id", metavar="ID", help="Write in transactions with this id, see below."),
     ] = None,
     transaction_records: Annotated[
         int | None,
@@ -146,10 +146,10 @@ def produce(
     ] = 60_000,
     schema_registry: SchemaRegistryUrl = None,
     key_schema: Annotated[
-        int | None, typer.Option("--key-schema", metavar="ID", help="Write keys, given as JSON, by this schema.")
+        int | None, typer.Option("--key-schema", metavar="ID", help="Encode keys, given as JSON, with this schema.")
     ] = None,
     value_schema: Annotated[
-        int | None, typer.Option("--value-schema", metavar="ID", help="Write values, given as JSON, by this schema.")
+        int | None, typer.Option("--value-schema", metavar="ID", help="Encode values, given as JSON, with this schema.")
     ] = None,
     create: Annotated[
         bool, typer.Option("--create", help="Create the topic, with the broker's defaults, if it does not exist.")
@@ -158,13 +158,13 @@ def produce(
 ) -> int:
     """Write records to a topic: one for each MESSAGE, or one for each line of the input.
 
-    Separators and formats may hold \\n, \\t, \\0 and \\xHH. The form of --input json is that of `consume --json`.
+    Separators and formats may contain \\n, \\t, \\0 and \\xHH. --input json takes the output of `consume --json`.
 
-    With --transactional-id, readers that ask for committed records see all of a transaction or nothing. Wrong input, a
-    refused record, Ctrl-C or a lost connection abort the open one. A producer that starts with the same id ends what an
-    earlier one has left open.
+    With --transactional-id, readers of committed records see all of a transaction or nothing. Invalid input, a refused
+    record, Ctrl-C or a lost connection abort the open transaction. A producer that starts with the same id aborts the
+    open transaction of an earlier one.
 
-    Exit code 1: the broker refused a record. What was read before it has been sent, unless its transaction was aborted.
+    Exit code 1: the broker refused a record. Earlier records were sent, unless their transaction was aborted.
 
     \b
     Examples:
@@ -199,7 +199,10 @@ def produce(
         stream = _files(file) if file else _standard_input()
     options = servers.connection()
 
-    from stratalog.cli.produce.sending import ProducerSettings, send_stream  # loads a client, which --help does without
+    from stratalog.cli.produce.sending import (
+        ProducerSettings,
+        send_stream,
+    )  # loads a client, which --help does not need
     from stratalog.cli.produce.transactions import TransactionSettings
     from stratalog.cli.threads import run_to_end
     from stratalog.wire.client import Cluster
@@ -210,9 +213,9 @@ def produce(
         try:
             partitions = named_topics(cluster, [topic])[topic].partitions
         except NothingFoundError as error:
-            raise NothingFoundError(f"{error} (--create makes the topic)") from None
+            raise NothingFoundError(f"{error} (--create creates the topic)") from None
     if not messages and not file and sys.stdin.isatty():
-        notice("type records, one a line; Ctrl-D ends")
+        notice("type records, one per line; Ctrl-D ends")
     with _progress(stream.size) as advance:
         summary = run_to_end(
             send_stream(
@@ -261,7 +264,7 @@ def _parser(
     input_: InputFormat, like: OutgoingRecord, format_: str | None, key_separator: str | None, empty_is_null: bool
 ) -> RecordParser:
     if input_ is not InputFormat.LINES and (format_ is not None or key_separator is not None):
-        raise UsageError(f"--format and --key-separator are for lines, not for --input {input_.value}")
+        raise UsageError(f"--format and --key-separator need --input lines, not {input_.value}")
     if input_ is InputFormat.JSON:
         return JsonParser(like)
     return FieldParser(
@@ -307,14 +310,14 @@ def _check_transactional(transactional_id: str | None, records_max: int | None, 
 
 @dataclass(frozen=True, slots=True)
 class InputStream:
-    """Chunks of bytes, and how many there are; 0 where that is not known."""
+    """Chunks of bytes, and their total size; 0 if unknown."""
 
     chunks: Iterable[bytes]
     size: int = 0
 
 
 def _standard_input() -> InputStream:
-    # without the buffer, whose lock a thread that waits for input would hold at the end of the program
+    # unbuffered: a thread waiting for input would hold the buffer's lock at exit
     buffered = stdin_bytes()
     stream: Any = getattr(buffered, "raw", buffered)
     try:
@@ -328,7 +331,7 @@ def _standard_input() -> InputStream:
 def _files(paths: list[Path]) -> InputStream:
     def chunks() -> Iterator[bytes]:
         for path in paths:
-            with path.open("rb", buffering=0) as file:  # with a buffer, a pipe would be read until that is full
+            with path.open("rb", buffering=0) as file:  # unbuffered: a pipe would be read until the buffer is full
                 yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
 
     return InputStream(chunks(), sum(path.stat().st_size for path in paths))
@@ -336,7 +339,7 @@ def _files(paths: list[Path]) -> InputStream:
 
 @contextmanager
 def _progress(size: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar where the size is known, and give what advances it."""
+    """Show a progress bar if the size is known, and yield the function that advances it."""
     progress = terminal_progress() if size else SILENT
     progress.begin("sending", size)
     try:

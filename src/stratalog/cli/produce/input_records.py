@@ -1,6 +1,6 @@
-"""Records out of a stream of bytes: lines, JSON lines, one record of all bytes, or records after their sizes.
+"""Parse records from a stream of bytes: lines, JSON lines, one record of all bytes, or size-prefixed records.
 
-A reader is fed chunks as they come and returns the records that are whole. It knows nothing of brokers.
+A reader is fed chunks as they arrive and returns the complete records.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIELDS: Final = {
 
 
 class InputFormat(Enum):
-    """The way in which the bytes of the input are divided into records."""
+    """The format of the input."""
 
     LINES = "lines"
     JSON = "json"
@@ -44,7 +44,7 @@ class InputFormat(Enum):
 
 
 class OutgoingRecord(NamedTuple):
-    """A record as it is sent. None as partition or timestamp leaves the choice to the producer."""
+    """A record to send. The producer chooses a partition or timestamp of None."""
 
     value: bytes | None
     key: bytes | None = None
@@ -53,18 +53,18 @@ class OutgoingRecord(NamedTuple):
     timestamp_ms: int | None = None
 
 
-#: Makes a record of the bytes between two delimiters.
+#: Parses the bytes between two delimiters.
 RecordParser = Callable[[bytes], OutgoingRecord]
 
 
 class RecordReader(Protocol):
-    """Divides a stream into records, each made when it is taken, so that what is wrong with it is said of it."""
+    """Divides a stream into records, each parsed on demand, so that an error is attributed to its record."""
 
     def feed(self, chunk: bytes) -> Iterable[OutgoingRecord]:
         """Return the records that this chunk completes."""
 
     def finish(self) -> Iterable[OutgoingRecord]:
-        """Return what is left when the stream ends."""
+        """Return the remaining records at the end of the stream."""
 
 
 class DelimitedReader:
@@ -113,7 +113,7 @@ class WholeReader:
 
 
 class SizedReader:
-    """Records after their sizes, four bytes each, big-endian; -1 is a record without a value."""
+    """Records prefixed by their size in four bytes, big-endian; -1 is a record without a value."""
 
     def __init__(self, parse: RecordParser) -> None:
         self._parse = parse
@@ -141,7 +141,7 @@ class SizedReader:
 
 
 class FieldParser:
-    """Makes records of lines: the whole line, a key in front of a separator, or fields by a format."""
+    """Parses lines: the whole line, a key before a separator, or fields by a format."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class FieldParser:
         template: str | None = None,
         empty_is_null: bool = False,
     ) -> None:
-        """`like` has what all records have in common."""
+        """`like` has the common fields of all records."""
         if key_separator and template is not None:
             raise UsageError("give either --key-separator or --format")
         self._like = like
@@ -189,7 +189,7 @@ class FieldParser:
 
 
 def compile_template(template: str) -> re.Pattern[bytes]:
-    """Return a pattern whose groups are the fields that the verbs of `template` name. Raises UsageError."""
+    """Return a pattern whose groups are the fields of the verbs in `template`. Raises UsageError."""
     pattern, at, used = b"", 0, set[str]()
     for match in _VERB.finditer(template):
         pattern += re.escape(unescaped(template[at : match.start()], "--format"))
@@ -200,7 +200,7 @@ def compile_template(template: str) -> re.Pattern[bytes]:
         elif field is None:
             raise UsageError(f"--format {template}: unknown verb {match[0]}; known are %k %v %h %p %T")
         elif field in used:
-            raise UsageError(f"--format {template}: the {field} stands in it twice")
+            raise UsageError(f"--format {template}: the {field} appears twice")
         else:
             used.add(field)
             pattern += b"(?P<%s>.*?)" % field.encode()
@@ -223,10 +223,10 @@ def parse_headers(texts: Iterable[str], option: str) -> Headers:
 
 
 class JsonParser:
-    """Makes records of JSON objects, as `consume --json` prints them.
+    """Parses JSON objects, as `consume --json` prints them.
 
-    Members that are no part of a record are not read. Text is sent as UTF-8, other values as JSON. `keyBase64` and
-    `valueBase64` are for bytes.
+    Unknown members are ignored. Text is sent as UTF-8, other values as JSON. `keyBase64` and `valueBase64` have
+    bytes.
     """
 
     def __init__(self, like: OutgoingRecord) -> None:
@@ -236,7 +236,7 @@ class JsonParser:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{shortened(line)} is no JSON: {error}") from None
+            raise UsageError(f"{shortened(line)} is not JSON: {error}") from None
         if not isinstance(entry, dict) or ("value" not in entry and "valueBase64" not in entry):
             raise UsageError(f'{shortened(line)}: expected an object with "value", such as {{"key":"a","value":"b"}}')
         like = self._like
@@ -252,7 +252,7 @@ class JsonParser:
 
 
 class SchemaParser:
-    """Makes records whose keys and values are written by schemas. Text that is no JSON is a text."""
+    """Encodes keys and values with schemas. Text that is not JSON is a string."""
 
     def __init__(
         self, parse: RecordParser, registry: SchemaRegistry, key_schema: int | None, value_schema: int | None
@@ -305,7 +305,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def _json_headers(entry: Any) -> Headers:
-    """Headers as an object, or as a list of objects with key and value, in which a name may stand twice."""
+    """Parse headers: an object, or a list of objects with key and value, in which a name may repeat."""
     if entry is None:
         return ()
     pairs: Sequence[Any] = (
@@ -321,7 +321,7 @@ def _json_headers(entry: Any) -> Headers:
 
 
 def _is_utf8(text: str) -> bool:
-    """Return whether it can be written as UTF-8: half a surrogate pair, or bytes of arguments that are none, cannot."""
+    """Return whether text can be encoded as UTF-8: lone surrogates cannot, as from undecodable arguments."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -22,15 +22,15 @@ from stratalog.cli.schema_registry import SchemaError
 from stratalog.errors import StratalogError, UsageError
 from stratalog.wire.client import ConnectionOptions, UnreachableError
 
-#: Larger than any batch that a broker takes: the limit is the topic's max.message.bytes.
+#: Larger than any batch that a broker accepts: max.message.bytes of the topic is the limit.
 _REQUEST_BYTES_MAX: Final = 1 << 30
-#: Chunks that are read ahead of what is sent.
+#: Number of chunks to read ahead.
 _CHUNKS_AHEAD: Final = 4
-#: How many sends pass before other tasks get their turn.
+#: Number of sends between yields to other tasks.
 _SENDS_AT_ONCE: Final = 500
-#: How often is looked whether records wait for too long.
+#: Interval of checks for records that wait too long.
 _LOOK_S: Final = 1.0
-#: How long a step may take that is cancelled.
+#: Timeout of a cancelled step.
 _CANCEL_S: Final = 1.0
 
 
@@ -48,7 +48,7 @@ class ProducerSettings:
 
 @dataclass(slots=True)
 class PartitionSummary:
-    """The acknowledged records of one partition; offsets are -1 where the broker was not asked to acknowledge."""
+    """The acknowledged records of one partition; offsets are -1 with --acks 0."""
 
     records: int = 0
     first_offset: int = -1
@@ -74,7 +74,7 @@ class SendSummary:
 
 
 class RecordSender:
-    """Sends to one topic, whose partitions are known. The first failure ends it."""
+    """Sends to one topic with known partitions. Ends at the first failure."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class RecordSender:
         timeout_s: float,
         transactions: TransactionSettings | None = None,
     ) -> None:
-        """`timeout_s`: how long records may wait while not one is acknowledged."""
+        """`timeout_s`: how long records may wait while none is acknowledged."""
         self._producer = producer
         self._timeout_s = timeout_s
-        #: When the last record was acknowledged, or the first of those that wait was sent.
+        #: Time of the last acknowledgement, or of sending the first waiting record.
         self._moved_s = time.monotonic()
         self._topic = topic
         self._partitions = partitions
@@ -100,17 +100,17 @@ class RecordSender:
         self.summary = SendSummary()
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Return the context in which records are sent: that of the transactions, if there are any."""
+        """Return the context in which records are sent: that of the transactions, if any."""
         return nullcontext() if self._transactions is None else self._transactions.running()
 
     async def settled(self) -> None:
-        """Wait until each record that was sent is acknowledged. Raises the error of the first that is not."""
+        """Wait until every sent record is acknowledged. Raises the error of the first that is not."""
         while self._open:
             await asyncio.wait(self._open)
             self.raise_failure()
 
     async def send(self, records: Iterable[OutgoingRecord]) -> None:
-        """Hand records to the producer. Raises the error of a record of these, or of earlier ones."""
+        """Pass records to the producer. Raises the error of one of these or of an earlier record."""
         records = iter(records)
         while True:
             number = self._sent + 1
@@ -142,7 +142,7 @@ class RecordSender:
                 await self._transactions.added()
 
     async def _begin(self, record: OutgoingRecord) -> Any:
-        """Return the future of a record. One without key and value gets a batch of its own, as `send` refuses it."""
+        """Return the future of a record. One without key and value gets its own batch, as `send` refuses it."""
         headers = list(record.headers)
         if record.key is None and record.value is None:
             batch = self._producer.create_batch()
@@ -170,9 +170,9 @@ class RecordSender:
             self._failure.__cause__ = error
 
     async def finished(self, sending: asyncio.Future[None]) -> None:
-        """Wait for the task that sends; aiokafka would try for ever.
+        """Wait for the task that sends; aiokafka would retry indefinitely.
 
-        UnreachableError once records have waited for too long.
+        Raises UnreachableError once records have waited too long.
         """
         while not sending.done():
             if self._open and time.monotonic() - self._moved_s >= self._timeout_s:
@@ -184,7 +184,7 @@ class RecordSender:
             await asyncio.wait([sending], timeout=min(_LOOK_S, self._timeout_s))
 
     def raise_failure(self) -> None:
-        """Raise what became of the first record that was not taken."""
+        """Raise the error of the first record that was refused."""
         if self._failure is not None:
             raise self._failure
 
@@ -201,8 +201,8 @@ async def send_stream(
 ) -> SendSummary:
     """Send the records of a stream, and wait until all are acknowledged.
 
-    What was read before an error is sent all the same, but not committed with transactions. UsageError, RefusedError;
-    UnreachableError also when records wait for longer than `delivery_timeout_s` while none is acknowledged.
+    Records before an error are still sent, but not committed with transactions. Raises UsageError, RefusedError;
+    UnreachableError also if records wait longer than `delivery_timeout_s` while none is acknowledged.
     """
     with client_errors():
         producer = AIOKafkaProducer(
@@ -221,7 +221,9 @@ async def send_stream(
         try:
             try:
                 await sender.finished(sending)
-            except asyncio.CancelledError:  # by Ctrl-C: what was read is sent all the same, or its transaction aborted
+            except (
+                asyncio.CancelledError
+            ):  # by Ctrl-C: records already read are still sent, or their transaction is aborted
                 sending.cancel()
                 await sender.finished(sending)
                 raise
@@ -229,7 +231,7 @@ async def send_stream(
         finally:
             await _ended(sending)
             await producer.client.close()
-        await asyncio.sleep(0)  # the last answers are counted
+        await asyncio.sleep(0)  # count the last responses
         sender.raise_failure()
         return sender.summary
 
@@ -241,7 +243,7 @@ def _transactional(settings: TransactionSettings | None) -> dict[str, Any]:
 
 
 async def _started(producer: AIOKafkaProducer, transactions: TransactionSettings | None, timeout_s: float) -> None:
-    """Start a producer. aiokafka would look for the coordinator of a transactional id for ever."""
+    """Start a producer. aiokafka would search for the coordinator of a transactional id indefinitely."""
     try:
         async with asyncio.timeout(timeout_s):
             await producer.start()
@@ -264,7 +266,7 @@ async def _send_all(
     reader: RecordReader,
     advance: Callable[[int], None],
 ) -> None:
-    """Send what comes, and wait for its acknowledgment, also of what came before an error."""
+    """Send records as they arrive, and wait for their acknowledgement, also after an error."""
     try:
         async with sender.running():
             async with aclosing(_ahead(chunks)) as ahead:
@@ -277,16 +279,16 @@ async def _send_all(
 
 
 async def _ended(task: asyncio.Future[None]) -> None:
-    """Cancel a task as often as it takes: each step of it that waits may have one behind it that waits too."""
+    """Cancel a task until it ends: each cancelled wait may be followed by another."""
     while not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=_CANCEL_S)
 
 
 async def _ahead(chunks: Iterable[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield chunks that a thread reads, which nothing has to wait for when the program ends.
+    """Yield chunks read by a daemon thread, so that exit does not wait for it.
 
-    Closed before the end of the input, it lets the thread end after the read that it is in, whatever becomes of that.
+    If closed before the end of the input, the thread ends after its current read.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
@@ -302,7 +304,7 @@ async def _ahead(chunks: Iterable[bytes]) -> AsyncGenerator[bytes, None]:
             except Exception as error:  # noqa: BLE001 - it is raised where the chunk is awaited
                 item = error
             room.acquire()
-            with suppress(RuntimeError):  # the loop has ended: so has the need for more
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(queue.put_nowait, item)
             if item is None or isinstance(item, Exception):
                 return

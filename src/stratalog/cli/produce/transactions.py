@@ -1,4 +1,4 @@
-"""The transactions that `stratalog produce` puts its records into: one for all of them, or one for each N."""
+"""The transactions of `stratalog produce`: one for all records, or one for each N."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from stratalog.wire.client import UnreachableError
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """The id that fences earlier producers of the same id, and how the records are divided."""
+    """The transactional id, and how records are divided."""
 
     transactional_id: str
     #: Records of a transaction; None: all.
     records_max: int | None = None
-    #: How long the broker leaves a transaction open.
+    #: Time after which the broker aborts an open transaction.
     timeout_ms: int = 60_000
 
 
 class ProducerTransactions:
-    """One transaction after another, of `records_max` records each. What is not committed is never visible.
+    """Successive transactions of `records_max` records each.
 
     A transaction begins with its first record, so that no empty one is written.
     """
@@ -36,9 +36,9 @@ class ProducerTransactions:
     def __init__(
         self, producer: Any, settings: TransactionSettings, settle: Callable[[], Awaitable[None]], timeout_s: float
     ) -> None:
-        """`settle` waits until all records are acknowledged, and raises the error of one that is not.
+        """`settle` waits until all records are acknowledged, or raises the error of one that is not.
 
-        `timeout_s`: how long the end of a transaction may take.
+        `timeout_s`: timeout of the end of a transaction.
         """
         self._producer = producer
         self._settings = settings
@@ -50,9 +50,9 @@ class ProducerTransactions:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Commit the last transaction when the block ends; abort the open one when it fails or is cancelled.
+        """Commit the last transaction when the block ends; abort it if the block fails or is cancelled.
 
-        Errors are raised with what became of the records.
+        Errors state what happened to the records.
         """
         try:
             yield
@@ -72,7 +72,7 @@ class ProducerTransactions:
             self._is_open = True
 
     async def added(self) -> None:
-        """Count a record that was sent, and commit when there are enough."""
+        """Count a sent record, and commit at `records_max`."""
         self._records += 1
         if self._records == self._settings.records_max:
             await self._commit()
@@ -81,7 +81,7 @@ class ProducerTransactions:
         if not self._is_open:
             return
         await self._settle()
-        self._is_open = False  # after a commit was asked for, no abort may follow
+        self._is_open = False  # no abort may follow a commit request
         name = self._settings.transactional_id
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -95,7 +95,7 @@ class ProducerTransactions:
         self._records = 0
 
     async def _abort(self) -> None:
-        """Abort the open transaction, if any. Where that fails, the broker does it when its time is over."""
+        """Abort the open transaction, if any. If that fails, the broker aborts it after its timeout."""
         if not self._is_open or self._producer._txn_manager.is_fatal_error():
             return
         self._is_open = False
@@ -104,7 +104,7 @@ class ProducerTransactions:
                 await self._producer.abort_transaction()
 
     def _failure(self, error: StratalogError | KafkaError) -> StratalogError:
-        """Return an error with what it left: the transaction's own, where aiokafka raises that of a later call."""
+        """Return an error that states what was committed; prefer the transaction's own to that of a later call."""
         ending = self._producer._txn_manager.wait_for_transaction_end()
         cause = ending.exception() if ending is not None and ending.done() and not ending.cancelled() else None
         if isinstance(error, KafkaError):

@@ -33,7 +33,7 @@ class AuditOutput:
 
     def plan(self, plan: RepairPlan, *, apply: bool) -> None:
         heading = "\nRepair " + ("will" if apply else "would")
-        self._printer.line(heading if plan.mends else "Nothing that was found can be repaired.")
+        self._printer.line(heading if plan.mends else "None of the findings can be repaired.")
         for planned in plan.mends:
             place, action = where(planned.finding), planned.mend.describe()
             self._printer.line(f"  {place}: {action}", "plan", {"what": place, "action": action, "apply": apply})
