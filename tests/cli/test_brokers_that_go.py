@@ -75,7 +75,7 @@ def test_a_commit_that_no_broker_answers_is_given_up(
     assert out == "one\ntwo\n"
     assert err == (
         "stratalog: no broker has answered a commit of group g for 1 s (default.api.timeout.ms): the last printed"
-        " is read again\n"
+        " records will be read again\n"
     )
 
 

@@ -61,7 +61,7 @@ def test_quotas_are_set_listed_and_removed(any_cli: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("set", "producer_byte_rate=1"), "whose quota?"),
+        (("set", "producer_byte_rate=1"), "no entity: give"),
         (("set", "--user", "a"), "nothing to set"),
         (("set", "--user", "", "producer_byte_rate=1"), "cannot be empty"),
         (("set", "--user", "User:a", "producer_byte_rate=1"), "the name alone, a"),
@@ -77,8 +77,8 @@ def test_quotas_are_set_listed_and_removed(any_cli: CommandLine) -> None:
         (("set", "--user", "a", "connection_creation_rate=1"), "give --ip or --ip-defaults"),
         (("set", "--ip", "::1", "producer_byte_rate=1"), "an address has connection_creation_rate"),
         (("set", "--ip", "::1", "--user", "a", "connection_creation_rate=1"), "quotas of an address do not combine"),
-        (("set", "--user", "a", "--user-defaults", "producer_byte_rate=1"), "--user-defaults are two things"),
-        (("remove",), "whose quota?"),
+        (("set", "--user", "a", "--user-defaults", "producer_byte_rate=1"), "--user-defaults exclude each other"),
+        (("remove",), "no entity: give"),
         (("list", "--ip", "::1", "--client-defaults"), "quotas of an address do not combine"),
     ],
 )

@@ -117,7 +117,7 @@ def test_ports_are_free_ones_or_those_behind_the_first() -> None:
                 before.close()
                 before = socket.socket()
         before.close()
-        with pytest.raises(UsageError, match=rf"^port {port} cannot be had \(.*\); choose another --port$"):
+        with pytest.raises(UsageError, match=rf"^port {port} is not available \(.*\); choose another --port$"):
             choose_ports(2, port - 1)
 
 

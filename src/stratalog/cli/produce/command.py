@@ -199,10 +199,7 @@ def produce(
         stream = _files(file) if file else _standard_input()
     options = servers.connection()
 
-    from stratalog.cli.produce.sending import (
-        ProducerSettings,
-        send_stream,
-    )  # loads a client, which --help does not need
+    from stratalog.cli.produce.sending import ProducerSettings, send_stream  # loads a client
     from stratalog.cli.produce.transactions import TransactionSettings
     from stratalog.cli.threads import run_to_end
     from stratalog.wire.client import Cluster
