@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -15,7 +16,7 @@ from stratalog.util import uuid_to_base64
 from stratalog.wire.api_keys import ApiKey
 from tests.broker.record_cases import NOW, UNKNOWN_ID
 from tests.comparison.plain_reader import read_response
-from tests.comparison.requests import Names, RecordsOf, Ref, Request
+from tests.comparison.requests import UNKNOWN_PRODUCER_ID, Names, RecordsOf, Ref, Request
 from tests.support.wire import Wire
 
 #: What is of the machine or of the moment.
@@ -44,6 +45,22 @@ _OF_THE_QUORUM = {"leader_epoch", "high_watermark", "log_end_offset"}
 #: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS: ask again.
 _RETRIED = {14, 15, 16, 51}
 _RETRIES_MAX = 100
+#: Fields that say what an item of an answer is about.
+_ABOUT = (
+    "name",
+    "topic",
+    "topic_name",
+    "topic_id",
+    "partition_index",
+    "partition",
+    "resource_type",
+    "resource_name",
+    "group_id",
+    "member_id",
+    "transactional_id",
+    "producer_id",
+    "key",
+)
 #: An answer that is not there by then will not come: no request waits for anything.
 _TIMEOUT_S = 30.0
 _UNSETTLED = {"PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
@@ -68,8 +85,9 @@ _LOG_APPEND_TIME = 0x08
 class BrokerView:
     """Ask one broker, request by request. Not thread-safe."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, name: str) -> None:
         self._bootstrap_servers = bootstrap_servers
+        self._name = name
         self._wire = Wire(bootstrap_servers, "comparison", timeout_s=_TIMEOUT_S)
         self._known: dict[Ref, Any] = {}
         self._names: dict[Any, str] = {}
@@ -88,9 +106,10 @@ class BrokerView:
         """Wait until groups and transactions can be coordinated; create what `_wait_for_metadata` changes."""
         for key_type in (0, 1):
             ask = partial(self._wire.call, ApiKey.FIND_COORDINATOR, 3, key="k", key_type=key_type)
-            _until(lambda ask=ask: ask().error_code == 0)
+            self._until(ask, lambda answer: answer.error_code == 0, f"coordinates no keys of type {key_type}")
         shares = {"key_type": 2, "coordinator_keys": [f"g:{uuid_to_base64(UNKNOWN_ID)}:0"]}
-        _until(lambda: self._wire.call(ApiKey.FIND_COORDINATOR, 6, **shares).coordinators[0].error_code == 0)
+        ask = partial(self._wire.call, ApiKey.FIND_COORDINATOR, 6, **shares)
+        self._until(ask, lambda answer: answer.coordinators[0].error_code == 0, "coordinates no share groups")
         self._create([{"name": _BARRIER, "num_partitions": 1, "replication_factor": 1}])
 
     def begin(self, names: Names) -> None:
@@ -201,18 +220,26 @@ class BrokerView:
             self._wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=changed, validate_only=False)
             wanted = [{**resource, "configuration_keys": ["retention.ms"]}]
             ask = partial(self._wire.call, ApiKey.DESCRIBE_CONFIGS, 4, resources=wanted)
-            _until(lambda ask=ask, value=value: ask().results[0].configs[0].value == value)
+            is_applied = partial(_has_value, value)
+            self._until(ask, is_applied, "does not apply a change")
         for topic in self._wire.call(ApiKey.METADATA, 12, topics=None).topics:
             if topic.name.startswith(self._round.prefix):
                 self._set("topic id", topic.name, topic.topic_id)
 
     def _wait_for_transactions(self) -> None:
-        def settled() -> bool:
+        def ask() -> dict[str, str]:
             ids = self._round.transactional_ids
             found = self._call(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=ids)["transaction_states"]
-            return not any(state["transaction_state"] in _UNSETTLED for state in found)
+            return {state["transactional_id"]: state["transaction_state"] for state in found}
 
-        _until(settled)
+        self._until(ask, lambda states: not _UNSETTLED & set(states.values()), "does not end transactions")
+
+    def _until(self, ask: Callable[[], Any], is_reached: Callable[[Any], bool], failure: str) -> None:
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not is_reached(answer := ask()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self._name} {failure} for {_TIMEOUT_S:.0f} s: {answer}")
+            time.sleep(0.001)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -226,7 +253,7 @@ class BrokerView:
             }
         if isinstance(value, list):
             items = [self._steady(request, item) for item in value if not self._is_left_out(item)]
-            return sorted(items, key=repr)
+            return sorted(items, key=_place)
         return self._named(value)
 
     def _steady_field(self, request: Request, name: str, value: Any) -> Any:
@@ -286,7 +313,7 @@ class BrokerView:
 
 _UNRESOLVED: dict[str, Any] = {
     "topic id": UNKNOWN_ID,
-    "producer id": 4712,
+    "producer id": UNKNOWN_PRODUCER_ID,
     "producer epoch": 0,
     "member": "not-a-member",
     "generation": 1,
@@ -317,9 +344,11 @@ def _codes(value: Any) -> set[int]:
     return set()
 
 
-def _until(condition: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the broker did not come to rest in 30 s")
-        time.sleep(0.001)
+def _has_value(value: str, described: Any) -> bool:
+    return bool(described.results[0].configs[0].value == value)
+
+
+def _place(item: Any) -> tuple[str, str]:
+    """What a list is ordered by: what its items are about, so that one answer is compared with the same one."""
+    about = [item.get(name) for name in _ABOUT] if isinstance(item, dict) else None
+    return repr(about), repr(item)

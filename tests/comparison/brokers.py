@@ -14,6 +14,8 @@ ALIKE = {
     "auto.create.topics.enable": "false",
     "log.retention.ms": "-1",
     "share.coordinator.state.topic.num.partitions": "1",
+    # when a cleaner comes is a matter of time; records are of 2023, and none of them is old enough for it
+    "log.cleaner.min.compaction.lag.ms": "1000000000000",
 }
 #: Each change is awaited before the next request: Kafka need not wait for further ones before it writes one.
 KAFKAS = {"controller.quorum.append.linger.ms": "0"}
@@ -34,9 +36,9 @@ def stratalog(directory: Path) -> Broker:
 
 
 @contextmanager
-def seen(bootstrap_servers: str) -> Iterator[BrokerView]:
-    """A broker as its clients see it."""
-    view = BrokerView(bootstrap_servers)
+def seen(bootstrap_servers: str, name: str = "ours") -> Iterator[BrokerView]:
+    """A broker as its clients see it; `name` is for messages."""
+    view = BrokerView(bootstrap_servers, name)
     try:
         yield view
     finally:
@@ -49,7 +51,7 @@ def two_brokers(directory: Path) -> Iterator[tuple[BrokerView, BrokerView]]:
     with (
         kafka(directory / "kafka") as theirs,
         stratalog(directory / "ours") as ours,
-        seen(theirs.bootstrap_servers) as their_view,
+        seen(theirs.bootstrap_servers, "Kafka") as their_view,
         seen(ours.bootstrap_servers) as our_view,
     ):
         yield their_view, our_view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
@@ -38,6 +38,8 @@ class Difference:
     ours: Any
     #: The whole answers.
     answers: tuple[Any, Any]
+    #: Topics of the round that had a codec of their own: the broker compresses what comes in another.
+    compressed: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> str:
@@ -109,15 +111,17 @@ def compare(
             both("begin", names)
             random = Random(f"{seed}/{number}")
             size = min(ROUND_SIZE, count - outcome.requests)
+            compressed: set[str] = set()
             for at, request in enumerate(make_requests(random, names, versions, size)):
                 answers = both("ask", request)
-                found = list(_found(seed, number, at, request, answers))
+                compressed.update(_given_a_codec(request))
+                found = list(_found(seed, number, at, request, answers, compressed))
                 if request.key is ApiKey.DESCRIBE_CONFIGS:
                     # Kafka answers an alteration before each of its readers has it.
                     deadline = monotonic() + 2
                     while not all(map(reason_for, found)) and monotonic() < deadline:
                         answers = both("ask", request)
-                        found = list(_found(seed, number, at, request, answers))
+                        found = list(_found(seed, number, at, request, answers, compressed))
                 if verbose:
                     print(at, request, "\n   K", answers[0], "\n   o", answers[1], flush=True)
                 outcome.requests += 1
@@ -130,10 +134,27 @@ def compare(
     return outcome
 
 
-def _found(seed: int, number: int, at: int, request: Request, answers: Sequence[Any]) -> Iterator[Difference]:
+def _found(
+    seed: int, number: int, at: int, request: Request, answers: Sequence[Any], compressed: Iterable[str]
+) -> Iterator[Difference]:
     theirs, ours = answers
     for where, kafka, own in differences(request, theirs, ours):
-        yield Difference(seed, number, at, request, where, kafka, own, (theirs, ours))
+        yield Difference(seed, number, at, request, where, kafka, own, (theirs, ours), frozenset(compressed))
+
+
+def _given_a_codec(request: Request) -> Iterator[str]:
+    """Yield the topics for which a request sets the codec."""
+    for topic in request.fields.get("topics") or () if request.key is ApiKey.CREATE_TOPICS else ():
+        if _sets_a_codec(topic):
+            yield topic["name"]
+    alters = request.key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
+    for resource in request.fields["resources"] if alters else ():
+        if _sets_a_codec(resource):
+            yield resource["resource_name"]
+
+
+def _sets_a_codec(changed: Mapping[str, Any]) -> bool:
+    return any(config["name"] == "compression.type" for config in changed["configs"])
 
 
 def ask_alone(view: BrokerView, versions: Mapping[ApiKey, tuple[int, int]], *, seed: int, count: int) -> list[Any]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _ZERO_ID = UUID(int=0)
 #: Where an answer of DescribeConfigs holds a key.
 _CONFIG = re.compile(r"\.results\[(?P<resource>\d+)\]\.configs\[(?P<config>\d+)\]")
+#: Where an answer of DescribeLogDirs holds a topic.
+_LOG_DIR_TOPIC = re.compile(r"\.results\[(?P<result>\d+)\]\.topics\[(?P<topic>\d+)\]")
 #: Keys that say where a broker lies and what it is, and one that is set so that Kafka is quick.
 _OF_THE_NODE = {
     "advertised.listeners",
@@ -35,7 +37,8 @@ _INT, _LONG = 3, 5
 
 
 def _is_message_of_produce(difference: Difference) -> bool:
-    return difference.request.key is ApiKey.PRODUCE and difference.where.endswith(".error_message")
+    messages = (".error_message", ".batch_index_error_message")
+    return difference.request.key is ApiKey.PRODUCE and difference.where.endswith(messages)
 
 
 def _is_of_a_key_without_effect(difference: Difference) -> bool:
@@ -58,17 +61,6 @@ def _is_documentation(difference: Difference) -> bool:
 def _is_first_wrong_feature(difference: Difference) -> bool:
     key = difference.request.key
     return key is ApiKey.UPDATE_FEATURES and len(difference.request.fields["feature_updates"]) > 1
-
-
-def _produces_twice_to_a_partition(difference: Difference) -> bool:
-    if difference.request.key is not ApiKey.PRODUCE:
-        return False
-    entries = [
-        (str(topic.get("name", topic.get("topic_id"))), entry["index"])
-        for topic in difference.request.fields["topic_data"]
-        for entry in topic["partition_data"]
-    ]
-    return len(set(entries)) < len(entries)
 
 
 def _kafka_fails(difference: Difference) -> bool:
@@ -115,17 +107,6 @@ def _never_answers(difference: Difference) -> bool:
     return any(entry["records"] is None for topic in topics for entry in topic["partition_data"])
 
 
-def _is_in_parts(difference: Difference) -> bool:
-    """Whether both answers of Fetch hold the same, and Kafka's has a topic in two places."""
-    if difference.request.key is not ApiKey.FETCH or difference.where != ".responses":
-        return False
-    theirs, ours = (
-        sorted(repr(({**topic, "partitions": None}, entry)) for topic in topics for entry in topic["partitions"])
-        for topics in (difference.theirs, difference.ours)
-    )
-    return theirs == ours and len(difference.theirs) > len(difference.ours)
-
-
 def _is_compressed_by_another(difference: Difference) -> bool:
     """Whether it is about a batch that the broker has compressed, with the same records in it."""
     if difference.request.key is not ApiKey.FETCH or ".records[" not in difference.where:
@@ -138,6 +119,15 @@ def _is_compressed_by_another(difference: Difference) -> bool:
         codecs.append(batch.codec)
         records.append([(each.offset, each.key, each.value, each.headers) for each in batch.records()])
     return codecs[0] is codecs[1] is not Codec.NONE and records[0] == records[1]
+
+
+def _is_size_of_compressed(difference: Difference) -> bool:
+    if difference.request.key is not ApiKey.DESCRIBE_LOG_DIRS or not difference.where.endswith(".partition_size"):
+        return False
+    found = _LOG_DIR_TOPIC.match(difference.where)
+    assert found is not None, difference.where
+    topic = difference.answers[0]["results"][int(found["result"])]["topics"][int(found["topic"])]["name"]
+    return topic in difference.compressed and bool(difference.theirs and difference.ours)
 
 
 def _reassigns_twice(difference: Difference) -> bool:
@@ -190,16 +180,13 @@ EXPLAINED: dict[str, Callable[[Difference], bool]] = {
     "a codec that does not exist is UNSUPPORTED_COMPRESSION_TYPE, in Kafka UNKNOWN_SERVER_ERROR": _is_unknown_codec,
     "Produce with acks that do not exist, and another error: which of them is told": _is_of_impossible_acks,
     "Produce with null for records: Kafka fails as it says so, and never answers": _never_answers,
-    "Fetch of refused and other partitions of a topic: Kafka tells the refused ones first, apart": _is_in_parts,
     "a batch that the broker has compressed: the same records by another compressor": _is_compressed_by_another,
     "Fetch by a broker that is no replica: Kafka adds who leads, in a tagged field": _names_a_leader,
     "addresses, directories and roles are those of each broker": _is_of_this_node,
     "internal topics have one replica by default": _is_of_one_replica,
     "settings of TLS, SASL and listeners without a prefix are read at the start here": _is_read_at_the_start,
     "AlterPartitionReassignments with a partition twice: Kafka answers in the order of a hash map": _reassigns_twice,
-    "Produce with a partition twice, one of them refused: Kafka appends one and answers the other": (
-        _produces_twice_to_a_partition
-    ),
+    "a topic that the broker compresses: another compressor makes other sizes": _is_size_of_compressed,
 }
 
 

@@ -28,6 +28,8 @@ WRONG = 0.06
 LONG = "x" * 300
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+#: No broker gets as far.
+UNKNOWN_PRODUCER_ID = 10**12
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 #: What is left out, as others compare it, or as an answer takes the broker away.
@@ -304,11 +306,23 @@ class _Maker:
         fields = self._message(key, request_class(key, version))
         if key is ApiKey.JOIN_GROUP:
             self._settle_join(fields)
+        elif key is ApiKey.WRITE_TXN_MARKERS:
+            for marker in fields["markers"]:
+                self._settle_marker(marker)
         elif "session_id" in fields and fields["session_epoch"] in (0, -1):
             fields["session_id"] = 0
         elif key is ApiKey.METADATA and version == 0 and fields["topics"] is None:
             fields["topics"] = ()
         return Request(key, version, fields)
+
+    def _settle_marker(self, marker: dict[str, Any]) -> None:
+        """Give a transaction's partition no later coordinator.
+
+        Kafka's own is fenced there then (error 52), sends no more markers, and the transaction never ends.
+        """
+        producer = marker["producer_id"]
+        if isinstance(producer, Ref) and producer.name in self._names.transactional_ids:
+            marker["coordinator_epoch"] = 0
 
     def _settle_join(self, fields: dict[str, Any]) -> None:
         group = fields["group_id"]
@@ -394,7 +408,10 @@ class _Maker:
                 return Pool(good, wrong)
             case "ProducerId", _:
                 owner = self._owner(before)
-                return Pool([-1] * (key is ApiKey.INIT_PRODUCER_ID) * 2 + [Ref("producer id", owner)], [-1, 4711, -5])
+                return Pool(
+                    [-1] * (key is ApiKey.INIT_PRODUCER_ID) * 2 + [Ref("producer id", owner)],
+                    [-1, UNKNOWN_PRODUCER_ID + 1, -5],
+                )
             case "Records", _:
                 return self._records(before)
             case "BrokerId", "replica_id":

@@ -49,6 +49,7 @@ _WITHOUT_LOG_START = (
     MessageTooLargeError,
     NotLeaderOrFollowerError,
     RecordListTooLargeError,
+    UnsupportedCompressionTypeError,
 )
 
 
