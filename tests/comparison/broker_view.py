@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from stratalog.records import CONTROL_BIT
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.util import uuid_to_base64
@@ -78,8 +79,8 @@ _BARRIER = "barrier"
 _CONFIGS_OF_KAFKA_ALONE = {"max.decompressed.message.bytes"}
 #: Times from here on are of the broker's clock: those of records are of 2023.
 _OF_NOW = NOW + 10_000_000_000
-#: The attribute of a batch whose timestamps are the broker's.
-_LOG_APPEND_TIME = 0x08
+#: Attributes of a batch whose timestamps are the broker's: LogAppendTime, and a control batch.
+_OF_THE_BROKER = 0x08 | CONTROL_BIT
 
 
 class BrokerView:
@@ -296,7 +297,7 @@ class BrokerView:
 
     def _steady_batch(self, batch: bytes) -> str:
         if len(batch) < 61:
-            if len(batch) > 22 and batch[22] & _LOG_APPEND_TIME:  # the checksum and what follows are of the moment
+            if len(batch) > 22 and batch[22] & _OF_THE_BROKER:  # the checksum and what follows are of the moment
                 batch = batch[:17] + bytes(4) + batch[21:27] + bytes(max(0, len(batch) - 27))
             return f"cut: {batch.hex()}"
         copy = bytearray(batch)
@@ -305,7 +306,7 @@ class BrokerView:
         owner = self._names.get(producer_id, str(producer_id))
         if producer_id in self._names:
             copy[43:51] = bytes(8)
-        if attributes & 0x28:  # a control batch, or LogAppendTime: the broker's own times
+        if attributes & _OF_THE_BROKER:  # a control batch, or LogAppendTime: the broker's own times
             copy[27:43] = bytes(16)
         copy[17:21] = bytes(4)
         return f"{owner}: {copy.hex()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
@@ -40,6 +40,8 @@ class Difference:
     answers: tuple[Any, Any]
     #: Topics of the round that had a codec of their own: the broker compresses what comes in another.
     compressed: frozenset[str] = frozenset()
+    #: Topics of the round whose oldest records were deleted.
+    shortened: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> str:
@@ -112,16 +114,20 @@ def compare(
             random = Random(f"{seed}/{number}")
             size = min(ROUND_SIZE, count - outcome.requests)
             compressed: set[str] = set()
+            shortened: set[str] = set()
             for at, request in enumerate(make_requests(random, names, versions, size)):
                 answers = both("ask", request)
                 compressed.update(_given_a_codec(request))
-                found = list(_found(seed, number, at, request, answers, compressed))
+                if request.key is ApiKey.DELETE_RECORDS:
+                    shortened.update(topic["name"] for topic in request.fields["topics"])
+                past = frozenset(compressed), frozenset(shortened)
+                found = list(_found(seed, number, at, request, answers, *past))
                 if request.key is ApiKey.DESCRIBE_CONFIGS:
                     # Kafka answers an alteration before each of its readers has it.
                     deadline = monotonic() + 2
                     while not all(map(reason_for, found)) and monotonic() < deadline:
                         answers = both("ask", request)
-                        found = list(_found(seed, number, at, request, answers, compressed))
+                        found = list(_found(seed, number, at, request, answers, *past))
                 if verbose:
                     print(at, request, "\n   K", answers[0], "\n   o", answers[1], flush=True)
                 outcome.requests += 1
@@ -135,11 +141,17 @@ def compare(
 
 
 def _found(
-    seed: int, number: int, at: int, request: Request, answers: Sequence[Any], compressed: Iterable[str]
+    seed: int,
+    number: int,
+    at: int,
+    request: Request,
+    answers: Sequence[Any],
+    compressed: frozenset[str],
+    shortened: frozenset[str],
 ) -> Iterator[Difference]:
     theirs, ours = answers
     for where, kafka, own in differences(request, theirs, ours):
-        yield Difference(seed, number, at, request, where, kafka, own, (theirs, ours), frozenset(compressed))
+        yield Difference(seed, number, at, request, where, kafka, own, (theirs, ours), compressed, shortened)
 
 
 def _given_a_codec(request: Request) -> Iterator[str]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _ZERO_ID = UUID(int=0)
 #: Where an answer of DescribeConfigs holds a key.
 _CONFIG = re.compile(r"\.results\[(?P<resource>\d+)\]\.configs\[(?P<config>\d+)\]")
+#: Where an answer of ListOffsets holds a partition.
+_LISTED_OFFSET = re.compile(r"\.topics\[(?P<topic>\d+)\]\.partitions\[(?P<partition>\d+)\]")
 #: Where an answer of DescribeLogDirs holds a topic.
 _LOG_DIR_TOPIC = re.compile(r"\.results\[(?P<result>\d+)\]\.topics\[(?P<topic>\d+)\]")
 #: Keys that say where a broker lies and what it is, and one that is set so that Kafka is quick.
@@ -130,6 +132,23 @@ def _is_size_of_compressed(difference: Difference) -> bool:
     return topic in difference.compressed and bool(difference.theirs and difference.ours)
 
 
+def _looks_below_the_start(difference: Difference) -> bool:
+    """Whether Kafka finds no record of a time in the first segment with a late enough one, below the log's start."""
+    found = _LISTED_OFFSET.match(difference.where)
+    if found is None or difference.request.key is not ApiKey.LIST_OFFSETS:
+        return False
+    topic = difference.answers[0]["topics"][int(found["topic"])]
+    asked = {
+        entry["timestamp"]
+        for each in difference.request.fields["topics"]
+        for entry in each["partitions"]
+        if each["name"] == topic["name"]
+    }
+    listed = topic["partitions"][int(found["partition"])]
+    is_missing = (listed["error_code"], listed["offset"]) == (0, -1)
+    return is_missing and topic["name"] in difference.shortened and max(asked) >= 0
+
+
 def _reassigns_twice(difference: Difference) -> bool:
     if difference.request.key is not ApiKey.ALTER_PARTITION_REASSIGNMENTS:
         return False
@@ -186,6 +205,7 @@ EXPLAINED: dict[str, Callable[[Difference], bool]] = {
     "internal topics have one replica by default": _is_of_one_replica,
     "settings of TLS, SASL and listeners without a prefix are read at the start here": _is_read_at_the_start,
     "AlterPartitionReassignments with a partition twice: Kafka answers in the order of a hash map": _reassigns_twice,
+    "ListOffsets of a time, after DeleteRecords: Kafka ends at a segment that is to be deleted": _looks_below_the_start,
     "a topic that the broker compresses: another compressor makes other sizes": _is_size_of_compressed,
 }
 

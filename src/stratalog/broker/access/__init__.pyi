@@ -9,6 +9,7 @@ from .acls import (
     acl_of as acl_of,
     acl_of_message as acl_of_message,
     check_new_acl as check_new_acl,
+    names_unknown as names_unknown,
 )
 from .authorizer import Authorizer as Authorizer
 from .control import AccessControl as AccessControl, access_control as access_control, super_users as super_users

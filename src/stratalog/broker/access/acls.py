@@ -131,6 +131,11 @@ def acl_of_message(pattern: Any, entry: Any) -> Acl:
     )
 
 
+def names_unknown(asked: Any) -> bool:
+    """Return whether a filter in a request names UNKNOWN, with which Kafka does not even parse the request."""
+    return 0 in (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+
+
 @dataclass(frozen=True, slots=True)
 class AclFilter:
     """A filter of rules. None and ANY match all; MATCH matches every rule that applies to `name`."""

@@ -7,17 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.access import Acl, AclFilter
+from stratalog.broker.access import Acl, AclFilter, names_unknown
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import InvalidRequestError, SecurityDisabledError
+from stratalog.errors import InvalidRequestError, SecurityDisabledError, wire_code
 
 
-@handles(ApiKey.DESCRIBE_ACLS, versions=(1, 3))
+def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
+    """Answer an error; like Kafka, close the connection for a filter with an unknown element."""
+    if names_unknown(request):
+        return None
+    return ctx.respond(error_code=wire_code(error), error_message=str(error))
+
+
+@handles(ApiKey.DESCRIBE_ACLS, versions=(1, 3), on_error=_refuse)
 def describe_acls(ctx: RequestContext, request: Any) -> Any:
+    chosen = AclFilter.of(request)
+    if names_unknown(request):
+        raise InvalidRequestError("the filter has an unknown element")
     access = ctx.broker.access
     if access is None:
         raise SecurityDisabledError("No Authorizer is configured on the broker")
-    chosen = AclFilter.of(request)
     if chosen.is_unknown_pattern or chosen.is_unknown_entry:
         raise InvalidRequestError("the filter has an unknown element")
     by_pattern: dict[tuple[int, str, int], list[Acl]] = {}

@@ -15,14 +15,14 @@ from stratalog.errors import InvalidRequestError, KafkaError, SecurityDisabledEr
 
 @handles(ApiKey.CREATE_ACLS, versions=(1, 3))
 async def create_acls(ctx: RequestContext, request: Any) -> Any:
-    access = ctx.broker.access
-    if access is None:
-        return _answer(ctx, [SecurityDisabledError("No Authorizer is configured.")] * len(request.creations))
     if any(
         not (each.resource_type and each.resource_pattern_type and each.operation and each.permission_type)
         for each in request.creations
     ):
         raise InvalidRequestError("a rule has an unknown element")
+    access = ctx.broker.access
+    if access is None:
+        return _answer(ctx, [SecurityDisabledError("No Authorizer is configured.")] * len(request.creations))
     acls = [_asked(each) for each in request.creations]
     # Ranges of addresses and large segments came with the same level, 4.4-IV1.
     ranges = is_large_index_format_supported(ctx.broker.metadata.metadata_version)

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.access import Acl, AclFilter
+from stratalog.broker.access import Acl, AclFilter, names_unknown
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidRequestError, KafkaError, SecurityDisabledError
 
 
 @handles(ApiKey.DELETE_ACLS, versions=(1, 3))
 async def delete_acls(ctx: RequestContext, request: Any) -> Any:
+    filters = [AclFilter.of(each) for each in request.filters]
+    if any(map(names_unknown, request.filters)):
+        raise InvalidRequestError("a filter has an unknown element")
     access = ctx.broker.access
     if access is None:
         refusal = SecurityDisabledError("No Authorizer is configured.")
         return ctx.respond(filter_results=[_result(ctx, refusal, ()) for _ in request.filters])
-    filters = [AclFilter.of(each) for each in request.filters]
     if any(chosen.is_unknown_pattern or chosen.is_unknown_entry for chosen in filters):
         raise InvalidRequestError("a filter has an unknown element")
     async with access.changing:

@@ -22,4 +22,4 @@ def describe_client_quotas(ctx: RequestContext, request: Any) -> Any:
         for entity, values in ctx.broker.quotas.entries.items()
         if not asked_nothing and chosen.matches(entity)
     ]
-    return ctx.respond(error_code=0, entries=entries)
+    return ctx.respond(error_code=0, error_message="", entries=entries)

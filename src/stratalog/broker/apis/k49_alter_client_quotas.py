@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stratalog.broker.java_hashing import in_hash_order, string_hash
 from stratalog.broker.quotas import QuotaEntity, address_of, addresses_of, check_quota, entity_of, keys_of
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidRequestError, KafkaError
@@ -36,7 +37,8 @@ def _checked(entries: Any) -> tuple[_Changes, dict[_Named, KafkaError | None]]:
     changes: _Changes = {}
     results: dict[_Named, KafkaError | None] = {}
     for entry in entries:
-        named = tuple(sorted({each.entity_type: each.entity_name for each in entry.entity}.items()))
+        names = {each.entity_type: each.entity_name for each in entry.entity}
+        named = tuple((kind, names[kind]) for kind in in_hash_order(sorted(names), string_hash))  # as messages have it
         keys = [op.key for op in entry.ops]
         if named in results or len(set(keys)) < len(keys):
             results[named] = InvalidRequestError(f"Ignoring duplicate entity {_as_java(named)}")

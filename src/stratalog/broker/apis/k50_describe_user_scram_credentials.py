@@ -16,7 +16,8 @@ _NUMBERS = {mechanism: number for number, mechanism in enumerate(SCRAM_HASHES, s
 def describe_user_scram_credentials(ctx: RequestContext, request: Any) -> Any:
     credentials = ctx.broker.scram
     asked = Counter(user.name for user in request.users or ()) or Counter(credentials.users())
-    return ctx.respond(error_code=0, results=[_describe(ctx, user, times) for user, times in asked.items()])
+    results = [_describe(ctx, user, times) for user, times in asked.items()]
+    return ctx.respond(error_code=0, error_message="", results=results)
 
 
 def _describe(ctx: RequestContext, user: str, times: int) -> Any:

@@ -17,7 +17,7 @@ from stratalog.broker.groups import (
 )
 from stratalog.broker.groups.consumer import ConsumerGroup, ConsumerMember
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import KafkaError
+from stratalog.errors import InvalidGroupIdError, KafkaError
 
 _CLASSIC, _CONSUMER = 0, 1
 
@@ -31,7 +31,11 @@ def consumer_group_describe(ctx: RequestContext, request: Any) -> Any:
 
 def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     try:
+        if not group_id:
+            raise InvalidGroupIdError
         group = ctx.broker.groups.described_as(group_id, ConsumerGroup)
+    except InvalidGroupIdError as error:
+        return refused_group(ctx, group_id, error.code, None)
     except KafkaError as error:
         return refused_group(ctx, group_id, error.code, str(error))
     default = ctx.broker.groups.consumers.assignors[0]

@@ -16,4 +16,4 @@ async def initialize_share_group_state(ctx: RequestContext, request: Any) -> Any
     async def initialize(key: ShareKey, asked: Any) -> None:
         await ctx.broker.share_states.initialize(key, asked.state_epoch, asked.start_offset)
 
-    return await answer_share_states(ctx, request, "InitializeStateResult", initialize)
+    return await answer_share_states(ctx, request, "InitializeStateResult", initialize, takes_empty_topics=True)

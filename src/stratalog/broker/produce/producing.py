@@ -42,6 +42,7 @@ _LOADING_MS_MAX = 30_000
 #: First version that may contain zstd.
 _ZSTD_FROM = 7
 _ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
+_CODECS = frozenset(Codec)
 #: Errors whose responses have no log start offset.
 _WITHOUT_LOG_START = (
     CorruptRecordError,
@@ -49,7 +50,6 @@ _WITHOUT_LOG_START = (
     MessageTooLargeError,
     NotLeaderOrFollowerError,
     RecordListTooLargeError,
-    UnsupportedCompressionTypeError,
 )
 
 
@@ -212,8 +212,11 @@ def _checked(topic: str, entry: ProducedPartition, version: int) -> memoryview:
         )
     if len(records) < fmt.HEADER_SIZE:
         return records  # a length that no batch has: the log reports it
-    if version < _ZSTD_FROM and records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.CODEC_MASK == Codec.ZSTD:
+    codec = records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.CODEC_MASK
+    if version < _ZSTD_FROM and codec == Codec.ZSTD:
         raise UnsupportedCompressionTypeError(f"zstd needs Produce v{_ZSTD_FROM} or later")
+    if version < _ZSTD_FROM and codec not in _CODECS:
+        raise UnsupportedCompressionTypeError(f"compression type {codec}, expected {min(_CODECS)} to {max(_CODECS)}")
     if length + fmt.LOG_OVERHEAD < len(records) and sum(1 for _ in iter_batches(records)) > 1:
         raise InvalidRecordError(f"more than one record batch for {topic}-{index}, expected exactly one")
     return records

@@ -27,13 +27,20 @@ async def answer_share_states(
     request: Any,
     result: str,
     ask: Callable[[ShareKey, Any], Awaitable[Mapping[str, Any] | None]],
+    *,
+    takes_empty_topics: bool = False,
     **refused: Any,
 ) -> Any:
-    """Respond with the fields that `ask` returns for each partition, or its error and the fields in `refused`."""
+    """Respond with the fields that `ask` returns for each partition, or its error and the fields in `refused`.
+
+    A topic without partitions makes the answer empty; with `takes_empty_topics` only that topic is left out.
+    """
     topics: dict[UUID | None, dict[int, Any]] = {}
     turn = count()
-    if request.group_id and all(topic.partitions for topic in request.topics):
+    if request.group_id and (takes_empty_topics or all(topic.partitions for topic in request.topics)):
         for topic in request.topics:
+            if not topic.partitions:
+                continue
             answers = topics.setdefault(topic.topic_id, {})
             for asked in topic.partitions:
                 if next(turn) % _PIECE == _PIECE - 1:
