@@ -102,8 +102,10 @@ class Copier(TransactionalRequests):
             self.copied[each.topic, each.partition] = offset
             try:
                 self._consumer.seek(TopicPartition(each.topic, each.partition, offset))
-            except KafkaException:  # it does not fetch yet
-                self._close()
+            except (
+                KafkaException
+            ):  # it does not fetch yet; a member that left now would keep the others of a join waiting
+                self._is_moved = True
                 return
 
     def _join(self) -> Consumer:
