@@ -140,7 +140,7 @@ class BrokerCluster:
     def __init__(self, name: str, directory: Path, node: type[Node], session_ms: int) -> None:
         self.name = name
         config = {"broker.session.timeout.ms": str(session_ms)}
-        self._kraft = KraftCluster(directory, features=(), config=config)
+        self._kraft = KraftCluster(directory, config=config)
         self.nodes = {number: node(self._kraft, number, directory / f"broker-{number}") for number in NODES}
 
     def __enter__(self) -> BrokerCluster:

@@ -38,8 +38,7 @@ PLACES = ([FIRST, JVM, SECOND], [SECOND, FIRST, JVM], [JVM, SECOND, FIRST])
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     require_reference_kafka()
-    features = ("share.version=0", "streams.version=0")
-    with KraftCluster(tmp_path_factory.mktemp("kraft"), features=features) as cluster:
+    with KraftCluster(tmp_path_factory.mktemp("kraft")) as cluster:
         made = World(cluster, SETTINGS)
         yield made
         made.client.close()

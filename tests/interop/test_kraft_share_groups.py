@@ -40,7 +40,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         "min.insync.replicas": "2",
         "errors.deadletterqueue.auto.create.topics.enable": "true",
     }
-    with KraftCluster(tmp_path / "kraft", features=(), config=config) as cluster:
+    with KraftCluster(tmp_path / "kraft", config=config) as cluster:
         made = World(cluster, config)
         yield made
         made.client.close()

@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         "min.insync.replicas": "2",
         "group.streams.initial.rebalance.delay.ms": "0",
     }
-    with KraftCluster(tmp_path / "kraft", features=("share.version=0",), config=config) as cluster:
+    with KraftCluster(tmp_path / "kraft", config=config) as cluster:
         made = World(cluster, config)
         yield made
         made.client.close()

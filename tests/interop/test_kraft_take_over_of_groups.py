@@ -26,6 +26,7 @@ from tests.interop.test_kraft_take_over import (
     wait_until,
 )
 from tests.support import waiting
+from tests.support.java_program import JavaProgram
 from tests.support.kraft_cluster import KraftCluster
 from tests.support.reference_kafka import require_reference_kafka
 
@@ -42,6 +43,9 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "1000",
 }
 KEYS = 40
+COPIER = Path(__file__).parent / "TransactionCopier.java"
+#: Features that the cluster is formatted with: transactions of version 2 (KIP-890), Kafka's default, and of version 1.
+VERSIONS = {"transactions v2": (), "transactions v1": ("transaction.version=1",)}
 
 
 class Writer:
@@ -89,6 +93,21 @@ class Writer:
         assert self._producer.flush(PATIENCE_S) == 0
 
 
+class JavaCopier(JavaProgram):
+    """Kafka's own clients copy `in` to `copied`; they use the version of transactions that the cluster has."""
+
+    def __init__(self, bootstrap: str, protocol: str, directory: Path) -> None:
+        super().__init__(COPIER, (bootstrap, "java-copier", "in", "copied", protocol), directory / "java-copier.log")
+
+    @property
+    def transactions(self) -> int:
+        return len(self.of("COMMITTED"))
+
+    @property
+    def failures(self) -> list[str]:
+        return [" ".join(row[1:]) for row in self.of("FAILED")]
+
+
 class Three:
     """Three nodes, each a JVM broker or ours on the same directory."""
 
@@ -100,6 +119,7 @@ class Three:
         self.ours: dict[int, OurBroker] = {}
         self._create("in", PLACES)
         self._create("out", PLACES)
+        self._create("copied", PLACES)
         compacted = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
         self._create("table", PLACES[1:2], **compacted)
 
@@ -155,18 +175,24 @@ class Three:
                 each.end(signal.SIGKILL)
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[Three]:
+@pytest.fixture(params=list(VERSIONS.values()), ids=list(VERSIONS))
+def three(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Three]:
     require_reference_kafka()
     config = {"broker.session.timeout.ms": "6000"}
-    features = ("share.version=0", "streams.version=0")
-    with KraftCluster(tmp_path, config=config, features=features) as kraft:
+    with KraftCluster(tmp_path, config=config, features=request.param) as kraft:
         made = Three(kraft)
         yield made
         made.close()
 
 
-def test_groups_and_transactions_go_on_through_a_take_over_and_back(three: Three) -> None:
+@pytest.fixture
+def java_copier(three: Three, tmp_path: Path) -> Iterator[JavaCopier]:
+    made = JavaCopier(three.bootstrap, "consumer", tmp_path)
+    yield made
+    made.kill()
+
+
+def test_groups_and_transactions_go_on_through_a_take_over_and_back(three: Three, java_copier: JavaCopier) -> None:
     three.wait_until_whole()
     threads = Threads()
     world: Any = three
@@ -177,23 +203,16 @@ def test_groups_and_transactions_go_on_through_a_take_over_and_back(three: Three
 
     def works_on(what: str) -> None:
         """Return when all replicas are in sync, and each client has done something that began after this call."""
-        before = classic.commits, modern.commits, copier.transactions, len(writer.confirmed)
-
-        def all_did() -> bool:
-            now = classic.commits, modern.commits, copier.transactions, len(writer.confirmed)
-            return all(late > early + 1 for late, early in zip(now, before, strict=True))
-
-        try:
-            waiting.wait_until(all_did, f"all go on, {what}", seconds=180)
-        finally:
-            now = classic.commits, modern.commits, copier.transactions
-            print(f"{time.time():.1f} {what}: {before} -> {now}; copier: {[str(each) for each in copier.errors]}")
+        clients = classic, modern, copier, java_copier
+        goes_on(what, lambda: (*done_by(*clients), len(writer.confirmed)), clients)
         three.wait_until_whole()
         print(f"{time.time():.1f} {what}: {copier.transactions} transactions, {len(writer.confirmed)} records")
 
     works_on("JVM brokers alone")
     three.kraft.brokers[2].kill()
-    works_on_without(2, three, classic, modern, copier)
+    assert not three.kraft.brokers[2]._listens()
+    clients = classic, modern, copier, java_copier
+    goes_on("without 2", lambda: done_by(*clients), clients)
     three.give_to_jvm(2)
     works_on("after the death of a JVM broker")
     three.kraft.brokers[1].stop()
@@ -216,30 +235,40 @@ def test_groups_and_transactions_go_on_through_a_take_over_and_back(three: Three
     assert writer.refused == []
     wait_until(lambda: set(classic.seen) >= set(writer.confirmed) <= set(modern.seen), "both groups have read all")
     copied = read_committed(world, "out", len(writer.confirmed))
+    copied_by_java = read_committed(world, "copied", len(writer.confirmed))
     threads.stop()
+    java_copier.stop()
     print(f"the copier began again {len(copier.errors)} times: {[str(each) for each in copier.errors]}")
     print(f"{copier.abandoned} clients of the copier were given up")
-    assert Counter(copied) == Counter(writer.confirmed), "each once: nothing lost, nothing of a torn transaction"
+    for found in (copied, copied_by_java):
+        assert Counter(found) == Counter(writer.confirmed), "each once: nothing lost, nothing of a torn transaction"
     assert len(writer.confirmed) == len(set(writer.confirmed))
     assert table(three.bootstrap, max(writer.latest.values())) == writer.latest
-    for partition in [f"{topic}-{at}" for topic in ("in", "out") for at in range(len(PLACES))]:
+    for partition in [f"{topic}-{at}" for topic in ("in", "out", "copied") for at in range(len(PLACES))]:
         wait_until(lambda at=partition: len(three.hashes(at)) == 1, f"replicas of {partition} are equal")
 
 
-def works_on_without(node: int, three: Three, classic: Reader, modern: Reader, copier: Copier) -> None:
-    """Return when each client has done something while `node` is dead."""
-    assert not three.kraft.brokers[node]._listens()
-    before = classic.commits, modern.commits, copier.transactions
+Clients = tuple[Reader, Reader, Copier, JavaCopier]
 
-    def all_did() -> bool:
-        now = classic.commits, modern.commits, copier.transactions
-        return all(late > early + 1 for late, early in zip(now, before, strict=True))
 
+def done_by(classic: Reader, modern: Reader, copier: Copier, java_copier: JavaCopier) -> tuple[int, ...]:
+    """Return how much each client has done so far."""
+    return classic.commits, modern.commits, copier.transactions, java_copier.transactions
+
+
+def goes_on(what: str, done: Callable[[], tuple[int, ...]], clients: Clients) -> None:
+    """Return when each has done something that began after this call."""
+    before = done()
     try:
-        waiting.wait_until(all_did, f"all go on without {node}", seconds=180)
+        waiting.wait_until(
+            lambda: all(late > early + 1 for late, early in zip(done(), before, strict=True)),
+            f"all go on, {what}",
+            seconds=180,
+        )
     finally:
-        now = classic.commits, modern.commits, copier.transactions
-        print(f"{time.time():.1f} without {node}: {before} -> {now}; copier: {[str(each) for each in copier.errors]}")
+        _, _, copier, java_copier = clients
+        failures = [str(each) for each in copier.errors], java_copier.failures
+        print(f"{time.time():.1f} {what}: {before} -> {done()}; failures of the copiers: {failures}")
 
 
 def table(bootstrap: str, last: int) -> dict[bytes, int]:

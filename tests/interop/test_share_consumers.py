@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,8 +15,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from stratalog.wire.api_keys import ApiKey
 from tests.broker.share.fetch_cases import FetchTalk
+from tests.support.java_program import JavaProgram
 from tests.support.killable_broker import KillableBroker
-from tests.support.reference_jars import BROKER_JARS, classpath, java
 from tests.support.reference_kafka import require_reference_kafka
 from tests.support.wire import Wire
 
@@ -32,48 +30,18 @@ _CONFIG = {"offsets.topic.num.partitions": "1", "share.coordinator.state.topic.n
 Place = tuple[int, int]
 
 
-class Reader:
+class Reader(JavaProgram):
     """A share consumer in a process of its own."""
 
     def __init__(self, servers: str, mode: str, directory: Path, name: str) -> None:
-        command = [java(), "-Xmx200m", "-XX:TieredStopAtLevel=1", "-cp", classpath(BROKER_JARS)]
-        self.errors = directory / f"{name}.log"
-        with self.errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                [*command, str(PROGRAM), servers, GROUP, TOPIC, mode],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        self.lines: list[list[str]] = []
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line.split())
+        super().__init__(PROGRAM, (servers, GROUP, TOPIC, mode), directory / f"{name}.log")
 
     def got(self) -> list[tuple[Place, int]]:
         """Places of records and how often they were handed out."""
-        return [((int(row[1]), int(row[2])), int(row[3])) for row in list(self.lines) if row[:1] == ["GOT"]]
+        return [((int(row[1]), int(row[2])), int(row[3])) for row in self.of("GOT")]
 
     def said(self, *types: str) -> list[Place]:
-        return [(int(row[2]), int(row[3])) for row in list(self.lines) if row[:1] == ["SAID"] and row[1] in types]
-
-    def stop(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        assert self.process.wait(60) == 0
-        self._thread.join(30)
-        assert ["CLOSED"] in self.lines
-
-    def kill(self) -> None:
-        """Kill it with signal 9, if it is still there, and close what leads to it."""
-        with self.process:
-            self.process.kill()
-            self._thread.join(30)
+        return [(int(row[2]), int(row[3])) for row in self.of("SAID") if row[1] in types]
 
 
 @pytest.fixture

@@ -27,8 +27,6 @@ from tests.support.reference_jars import BROKER_JARS, classpath, java
 JVM_OPTIONS = ("-Xms192m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
-#: Features that stratalog's brokers do not have, or not in a cluster.
-WITHOUT_NEW_GROUPS = ("share.version=0", "streams.version=0", "group.version=0")
 BROKER_CONFIG: Mapping[str, str] = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "2",
@@ -144,14 +142,14 @@ class KafkaProcess:
 
 
 class KraftCluster:
-    """Controllers 100, 101, ..; brokers are added. `features` are finalized at the format, as NAME=LEVEL."""
+    """Controllers 100, 101, ..; brokers are added. `features` (NAME=LEVEL) are finalized in place of Kafka's levels."""
 
     def __init__(
         self,
         directory: Path,
         *,
         controllers: int = 1,
-        features: Sequence[str] = WITHOUT_NEW_GROUPS,
+        features: Sequence[str] = (),
         config: Mapping[str, str] | None = None,
         listeners: Sequence[str] = ("PLAINTEXT",),
         format_options: Sequence[str] = (),

@@ -22,6 +22,7 @@ TOPIC, BROKER = 2, 4
 PARTITION_DIR = "__cluster_metadata-0"
 #: No NoOpRecords, and a snapshot after a few records.
 CONFIG = {"metadata.max.idle.interval.ms": "0", "metadata.log.max.record.bytes.between.snapshots": "4000"}
+FEATURES = ("share.version=0", "streams.version=0", "group.version=0")
 
 
 def change(cluster: Cluster) -> None:
@@ -51,7 +52,10 @@ def change(cluster: Cluster) -> None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as directory, KraftCluster(Path(directory), config=CONFIG) as cluster:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        KraftCluster(Path(directory), features=FEATURES, config=CONFIG) as cluster,
+    ):
         for node in (1, 2):
             cluster.start_broker(node)
         options = ConnectionOptions.of({"kafka.bootstrap.servers": cluster.brokers[1].address})
