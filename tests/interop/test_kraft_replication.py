@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition as KafkaPartition
 
 from stratalog.engine.dirs import format_dir
 from stratalog.wire import ApiKey
-from stratalog.wire.client import Cluster, ConnectionOptions
+from stratalog.wire.client import Cluster, ConnectionOptions, UnreachableError
 from tests.support import waiting
 from tests.support.kraft_cluster import KraftCluster, low_port
 from tests.support.reference_kafka import require_reference_kafka, tool
@@ -94,7 +94,13 @@ class World:
         return [set(map(int, each.isr_nodes)) for each in self._partitions(name)]
 
     def _partitions(self, name: str) -> list[Any]:
-        reported = self.client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": name}]).topics[0]
+        def ask() -> Any:
+            return self.client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": name}]).topics[0]
+
+        try:
+            reported = ask()
+        except UnreachableError:  # the broker that was asked has gone; now another one is
+            reported = ask()
         return sorted(reported.partitions, key=lambda each: each.partition_index)
 
     def logs(self, partition: str) -> dict[int, str]:
