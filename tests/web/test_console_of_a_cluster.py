@@ -15,10 +15,12 @@ import pytest
 from tests.support.kraft_cluster import low_port
 from tests.support.model_quorum import ModelQuorum
 from tests.support.waiting import wait_until
+from tests.support.wire import Wire
 
 from stratalog.broker.server import Broker
 from stratalog.broker.server.listen_address import ListenAddress
 from stratalog.engine.dirs import META_PROPERTIES, format_dir
+from stratalog.records import Record, build_batch
 from stratalog.util import uuid_from_base64
 from stratalog.web.openapi import api_path
 from stratalog.web.pages import PAGES
@@ -65,13 +67,13 @@ class Console:
             return error.code, str(error.read(), "utf-8")
 
 
-def add_topics(quorum: ModelQuorum, data_dir: Path) -> None:
+def add_topics(quorum: ModelQuorum, data_dir: Path, port_there: int) -> None:
     line = next(each for each in (data_dir / META_PROPERTIES).read_text().splitlines() if "directory.id=" in each)
     directories = {HERE: uuid_from_base64(line.split("=", 1)[1]), THERE: UUID(int=8)}
     quorum.write(
         RegisterBrokerRecord(
             broker_id=THERE, incarnation_id=UUID(int=1), broker_epoch=1, rack=None, fenced=False, features=(),
-            end_points=(BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=1, security_protocol=0),),
+            end_points=(BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=port_there, security_protocol=0),),
             log_dirs=(directories[THERE],),
         )
     )  # fmt: skip
@@ -90,7 +92,18 @@ def add_topics(quorum: ModelQuorum, data_dir: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """What answers at the other broker's address; it has the records of `far`."""
+    with Broker(tmp_path_factory.mktemp("there")) as broker:
+        broker.services.topics.create("far", 1)
+        partition = broker.services.partition("far", 0)
+        assert partition is not None
+        partition.append(build_batch([Record(at, 1, None, b"far") for at in range(5)]), origin="client")
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory, there: Broker) -> Iterator[Console]:
     data_dir = tmp_path_factory.mktemp("cluster") / "data"
     format_dir(data_dir, cluster_id=CLUSTER_ID, node_id=HERE)
     with ModelQuorum(CLUSTER_ID) as quorum:
@@ -109,7 +122,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
                 }
             ]
         }
-        add_topics(quorum, data_dir)
+        add_topics(quorum, data_dir, int(there.bootstrap_servers.rpartition(":")[2]))
         config = {
             "process.roles": "broker",
             "stratalog.cluster.preview": "true",
@@ -177,6 +190,33 @@ def test_a_topic_shows_all_its_partitions_and_its_settings(console: Console) -> 
 def test_messages_say_which_partitions_are_not_shown(console: Console) -> None:
     reported = json.loads(console.get("/api/topics/orders/messages")[1])
     assert reported["problems"] == ["Partitions 1, 2 of orders have no replica on this broker, and are not shown."]
+
+
+def test_a_group_has_the_lag_that_other_leaders_say(console: Console) -> None:
+    with Wire(console.broker.bootstrap_servers) as wire:
+        offsets = {"far": {0: 2}, "orders": {1: 0, 2: 0}}
+        topics = [
+            {
+                "name": name,
+                "partitions": [{"partition_index": at, "committed_offset": done} for at, done in each.items()],
+            }
+            for name, each in offsets.items()
+        ]
+        answer = wire.call(
+            ApiKey.OFFSET_COMMIT, 8, group_id="far", generation_id_or_member_epoch=-1, member_id="", topics=topics
+        )
+        assert [int(each.error_code) for topic in answer.topics for each in topic.partitions] == [0, 0, 0]
+    rows = json.loads(console.get("/api/group?id=far")[1])["rows"]
+    assert [(row["topic"], row["partition"], row["highWatermark"], row["lag"]) for row in rows] == [
+        ("far", 0, 5, 3),
+        ("orders", 1, None, None),  # the leader does not say it
+        ("orders", 2, None, None),  # nobody leads it
+    ]
+    (listed,) = json.loads(console.get("/api/groups?q=far")[1])["groups"]
+    assert listed["lag"] == 3
+    groups = json.loads(console.get("/api/topics/far/consumers")[1])["groups"]
+    in_topic = next(each for each in groups if each["id"] == "far")
+    assert in_topic["lag"] == 3
 
 
 def test_the_controllers_and_brokers_are_shown(console: Console) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from stratalog.broker import metrics
@@ -13,6 +14,7 @@ from stratalog.log.format import Isolation
 from stratalog.records import HEADER_SIZE, MAGIC, MAGIC_AT, RecordBatch
 from stratalog.web.declarations import Console
 from stratalog.web.fields import choice, whole, words
+from stratalog.web.pages.lag_elsewhere import with_lag_elsewhere
 from stratalog.web.viewer import ConsoleViewer, check_code
 
 _PAGE_SIZE: Final = 50
@@ -58,7 +60,7 @@ def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> 
     pages = max((len(found) + size - 1) // size, 1)
     page = min(values["page"], pages)
     shown = found[(page - 1) * size : page * size]
-    return {"found": len(found), "pageAt": page, "pages": pages, "groups": [_with_lag(viewer, each) for each in shown]}
+    return {"found": len(found), "pageAt": page, "pages": pages, "groups": _with_lags(viewer, shown)}
 
 
 def _lags(viewer: ConsoleViewer) -> dict[str, float]:
@@ -72,7 +74,7 @@ def _lags(viewer: ConsoleViewer) -> dict[str, float]:
 
 
 def group_rows(viewer: ConsoleViewer, topic: str) -> list[dict[str, Any]]:
-    return [_with_lag(viewer, each, topic) for each in _listed(viewer)]
+    return _with_lags(viewer, _listed(viewer), topic)
 
 
 def _listed(viewer: ConsoleViewer) -> list[dict[str, Any]]:
@@ -89,16 +91,31 @@ def _listed(viewer: ConsoleViewer) -> list[dict[str, Any]]:
     ]
 
 
-def _with_lag(viewer: ConsoleViewer, group: Mapping[str, Any], topic: str | None = None) -> dict[str, Any]:
-    rows = [row for row in _committed(viewer, group) if topic is None or row["topic"] == topic]
-    behind = [row["lagMs"] for row in rows if row["lagMs"] is not None]
+def _with_lags(
+    viewer: ConsoleViewer, groups: Sequence[Mapping[str, Any]], topic: str | None = None
+) -> list[dict[str, Any]]:
+    """Return groups with their lag, in one topic or in all; other brokers are asked once for all of them."""
+    counts, rows = [], []
+    for group in groups:
+        own = [row for row in _committed(viewer, group) if topic is None or row["topic"] == topic]
+        counts.append(len(own))
+        rows += own
+    left = iter(with_lag_elsewhere(viewer, rows))
+    return [_summed(group, list(islice(left, count))) for group, count in zip(groups, counts, strict=True)]
+
+
+def _summed(group: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         **group,
         "topics": sorted({row["topic"] for row in rows}),
         "partitions": len(rows),
-        "lag": sum(row["lag"] or 0 for row in rows),
-        "lagMs": max(behind) if behind else None,
+        **_together(rows),
     }
+
+
+def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    behind = [row["lagMs"] for row in rows if row["lagMs"] is not None]
+    return {"lag": sum(row["lag"] or 0 for row in rows), "lagMs": max(behind) if behind else None}
 
 
 def _committed(viewer: ConsoleViewer, group: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -195,14 +212,12 @@ def group(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) ->
     listed = next((each for each in _listed(viewer) if each["id"] == group_id), None)
     if listed is None:
         raise GroupIdNotFoundError("the group does not exist, or access is denied")
-    rows = _committed(viewer, listed)
-    behind = [row["lagMs"] for row in rows if row["lagMs"] is not None]
+    rows = with_lag_elsewhere(viewer, _committed(viewer, listed))
     return {
         **listed,
         "members": _members(viewer, listed),
         "rows": sorted(rows, key=lambda row: (row["topic"], row["partition"])),
-        "lag": sum(row["lag"] or 0 for row in rows),
-        "lagMs": max(behind) if behind else None,
+        **_together(rows),
     }
 
 
