@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stratalog.broker.server import Broker
 from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.client.cluster import Cluster
 from stratalog.wire.client.connection import Client
 from stratalog.wire.client.errors import UnreachableError
 
@@ -48,3 +51,14 @@ def test_a_connection_is_broken_by_whatever_ends_an_exchange_half_way(error: Bas
         with pytest.raises((UnreachableError, MemoryError, KeyboardInterrupt)):
             client.exchange(ApiKey.API_VERSIONS, 0, {})
         assert client.is_broken
+
+
+def test_a_broken_connection_is_closed_when_the_next_one_takes_its_place(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker, Cluster(broker.bootstrap_servers) as cluster:
+        for ask in (lambda: cluster.any, lambda: cluster.node(broker.services.node_id)):
+            before = ask()
+            before.is_broken = True
+            after = ask()
+            assert after is not before
+            assert before._socket.fileno() == -1
+            assert after._socket.fileno() >= 0

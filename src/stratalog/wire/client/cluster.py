@@ -113,6 +113,7 @@ class Cluster:
         """A connection to any broker; a new one when the last was lost."""
         with self._lock:
             if self._any.is_broken:
+                self._any.close()
                 known = [(node.host, node.port) for node in self._nodes.values()]
                 self._any = self._first_of([*self.options.servers, *known])
             return self._any
@@ -140,6 +141,8 @@ class Cluster:
                     raise RefusedError(
                         f"there is no broker {node_id}; brokers: {', '.join(map(str, sorted(self.nodes())))}"
                     )
+                if client is not None:
+                    client.close()
                 client = self._clients[node_id] = Client(node.host, node.port, self.options)
             return client
 
