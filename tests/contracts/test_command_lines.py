@@ -148,7 +148,7 @@ def is_module_of_commands(name: str) -> bool:
 @pytest.mark.parametrize(("path", "spec"), LEAVES, ids=IDS)
 def test_what_talks_to_a_broker_can_say_who_it_is(path: tuple[str, ...], spec: CommandSpec) -> None:
     options = {option: each for each in load(spec).params for option in each.opts}
-    names = reached(spec.target.partition(":")[0])
+    names = reached(importlib.util.resolve_name(spec.target.partition(":")[0], "stratalog.cli"))
     connects = any(CONNECTS.match(name) for name in names) or not {"--bootstrap-server", "--kafka"}.isdisjoint(options)
     if " ".join(path) in WITHOUT_LOGIN:
         assert "--bootstrap-server" not in options
