@@ -105,7 +105,7 @@ def test_wrong_arguments_are_named_at_once(spark: SparkSession) -> None:
     wrong: dict[str, dict[str, Any]] = {
         "nothing to read": {"subscribe": "a"},
         "exactly one": {"path": "/data"},
-        "is no partition": {"path": "/data", "assign": ["a-0"]},
+        "is not a partition": {"path": "/data", "assign": ["a-0"]},
         "option isolationLevel=serializable": {
             "path": "/d",
             "subscribe": "a",

@@ -274,8 +274,7 @@ class LogLifecycle(ServedLogs, ABC):
     def purge(self) -> None:
         self._housekeeping.purge()
 
-    # --- stop
-    # -----------------------------------------------------------------------------------------------------------
+    # --- stop ---------------------------------------------------------------------------------------------------------
 
     def stop_replication(self) -> None:
         """Stop the fetchers and the requests to the controller. A second call does nothing."""

@@ -381,8 +381,7 @@ class LogManager(LogLifecycle):
             self._checkpoint(data_dir)
         return was_longer
 
-    # --- tiering and statistics
-    # -----------------------------------------------------------------------------------------
+    # --- tiering and statistics ---------------------------------------------------------------------------------------
 
     def attach_remote(self, remote: RemoteLogManager) -> None:
         """Attach the remote tier to all current and later tiered partitions."""

@@ -178,8 +178,7 @@ def write_stream(
     return rows.writeStream.format(FORMAT).options(**options)
 
 
-# --- from Python values to the text of options
-# --------------------------------------------------------------------------
+# --- from Python values to the text of options ------------------------------------------------------------------------
 
 
 def encode(arguments: Mapping[str, Any]) -> dict[str, str]:

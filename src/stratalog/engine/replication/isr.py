@@ -120,8 +120,7 @@ class Reign:
             if broker != self.node_id
         }
 
-    # --- in-sync replicas
-    # -----------------------------------------------------------------------------------------------
+    # --- in-sync replicas ---------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> IsrState:
@@ -260,8 +259,7 @@ class Reign:
         )
         return self.pending
 
-    # --- the controller's decisions
-    # -------------------------------------------------------------------------------------
+    # --- the controller's decisions -----------------------------------------------------------------------------------
 
     def update(self, assigned: AssignedReplicas) -> bool:
         """Apply newer metadata of this epoch. Return whether they were newer. Ends a pending change."""

@@ -216,8 +216,7 @@ class LedReplicas:
         if moved:
             self._on_moved()
 
-    # --- the controller's decisions
-    # -------------------------------------------------------------------------------------
+    # --- the controller's decisions -----------------------------------------------------------------------------------
 
     def update(self, assigned: AssignedReplicas) -> None:
         with self._lock:
