@@ -35,6 +35,9 @@ def put_count(out: bytearray, count: int, *, flexible: bool = False) -> None:
 
 def put_tags(out: bytearray, fields: Mapping[int, bytes]) -> None:
     """Write the tagged fields at the end of a flexible struct."""
+    if not fields:
+        out.append(0)
+        return
     out += encode_unsigned(len(fields))
     for tag, data in sorted(fields.items()):
         out += encode_unsigned(tag) + encode_unsigned(len(data)) + data
@@ -121,6 +124,10 @@ class FieldReader:
 
     def unsigned(self) -> int:
         """Return an unsigned varint."""
+        at = self._at
+        if at < len(self._data) and self._data[at] < 0x80:  # nearly all of them
+            self._at = at + 1
+            return self._data[at]
         value = 0
         for shift in range(0, 35, 7):
             byte = self._take(1)[0]

@@ -37,7 +37,8 @@ class TaggedForm(Generic[T]):
 
 
 def _number(packer: Struct, read: Callable[[FieldReader], int]) -> Form[int]:
-    return Form(lambda out, number: out.extend(packer.pack(number)), read)
+    pack = packer.pack
+    return Form(lambda out, number: out.extend(pack(number)), read)
 
 
 def _put_text(out: bytearray, text: str | None) -> None:
@@ -62,16 +63,19 @@ NULLABLE_BLOB: Form[bytes | None] = Form(_put_blob, FieldReader.nullable_blob)
 
 def converted(form: Form[Any], before: Callable[[T], Any], after: Callable[[Any], T]) -> Form[T]:
     """Return the form of values that are written as others."""
-    return Form(lambda out, value: form.put(out, before(value)), lambda reader: after(form.read(reader)))
+    put, read = form.put, form.read
+    return Form(lambda out, value: put(out, before(value)), lambda reader: after(read(reader)))
 
 
 def array(entry: Form[V]) -> Form[tuple[V, ...]]:
+    put_entry, read_entry = entry.put, entry.read
+
     def put(out: bytearray, values: Collection[V]) -> None:
         put_count(out, len(values), flexible=True)
         for value in values:
-            entry.put(out, value)
+            put_entry(out, value)
 
-    return Form(put, lambda reader: tuple([entry.read(reader) for _ in range(reader.count())]))
+    return Form(put, lambda reader: tuple([read_entry(reader) for _ in range(reader.count())]))
 
 
 def nullable_array(entry: Form[V]) -> Form[tuple[V, ...] | None]:
@@ -114,17 +118,19 @@ def ended(form: Form[T]) -> Form[T]:
 def mapping(key: Form[K], value: Form[V], order: Callable[[Mapping[K, V]], Iterable[K]] = iter) -> Form[Mapping[K, V]]:
     """Return the form of an array of keys, each with its value (which ends the struct), in an order of the keys."""
 
+    put_key, put_value, read_key, read_value = key.put, value.put, key.read, value.read
+
     def put(out: bytearray, held: Mapping[K, V]) -> None:
         put_count(out, len(held), flexible=True)
         for each in order(held):
-            key.put(out, each)
-            value.put(out, held[each])
+            put_key(out, each)
+            put_value(out, held[each])
 
     def read(reader: FieldReader) -> Mapping[K, V]:
         held = {}
         for _ in range(reader.count()):
-            each = key.read(reader)
-            held[each] = value.read(reader)
+            each = read_key(reader)
+            held[each] = read_value(reader)
         return held
 
     return Form(put, read)
@@ -134,10 +140,12 @@ def struct(cls: Callable[..., T], /, **fields: Form[Any] | TaggedForm[Any]) -> F
     """Return the form of a struct: its fields by their name in `cls`, the tagged ones last."""
     plain = {name: form for name, form in fields.items() if isinstance(form, Form)}
     tagged = {name: tag for name, tag in fields.items() if isinstance(tag, TaggedForm)}
+    puts = [(name, form.put) for name, form in plain.items()]
+    reads = [(name, form.read) for name, form in plain.items()]
 
     def put(out: bytearray, value: T) -> None:
-        for name, form in plain.items():
-            form.put(out, getattr(value, name))
+        for name, put_field in puts:
+            put_field(out, getattr(value, name))
         present = {}
         for name, tag in tagged.items():
             content = getattr(value, name, tag.absent)
@@ -146,7 +154,7 @@ def struct(cls: Callable[..., T], /, **fields: Form[Any] | TaggedForm[Any]) -> F
         put_tags(out, present)
 
     def read(reader: FieldReader) -> T:
-        values = {name: form.read(reader) for name, form in plain.items()}
+        values = {name: read_field(reader) for name, read_field in reads}
         found = reader.tags()
         for name, tag in tagged.items():
             data = found.get(tag.number)
