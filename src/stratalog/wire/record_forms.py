@@ -117,7 +117,6 @@ def ended(form: Form[T]) -> Form[T]:
 
 def mapping(key: Form[K], value: Form[V], order: Callable[[Mapping[K, V]], Iterable[K]] = iter) -> Form[Mapping[K, V]]:
     """Return the form of an array of keys, each with its value (which ends the struct), in an order of the keys."""
-
     put_key, put_value, read_key, read_value = key.put, value.put, key.read, value.read
 
     def put(out: bytearray, held: Mapping[K, V]) -> None:

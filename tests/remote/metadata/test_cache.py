@@ -164,7 +164,7 @@ def test_an_event_that_the_states_do_not_allow_is_dropped_with_a_line(
 ) -> None:
     cache = RemoteLogMetadataCache()
     assert not cache.update(update(1, FINISHED))
-    assert "is not known" in caplog.text
+    assert "is unknown" in caplog.text
     cache.add(segment(1, 0, 9))
     assert not cache.update(update(1, DELETED))
     assert "cannot go from COPY_SEGMENT_STARTED to DELETE_SEGMENT_FINISHED" in caplog.text
