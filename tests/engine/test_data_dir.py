@@ -136,5 +136,5 @@ def test_a_start_names_segments_that_were_published_and_are_gone(tmp_path: Path)
         shutil.rmtree(staging_directory(tmp_path, JOB))
         job = [staged(tmp_path, 0, 300)]
     shutil.rmtree(staging_directory(tmp_path, JOB))
-    with pytest.raises(DataDirError, match=r"is missing: stratalog-publication-job\.json says"):
+    with pytest.raises(DataDirError, match=r"is missing: stratalog-publication-job\.json renames"):
         open_dir(tmp_path)

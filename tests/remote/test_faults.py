@@ -115,7 +115,7 @@ def test_an_object_damaged_in_the_store_is_named(tmp_path: Path, kind: ObjectKin
         data = bytearray(world.inner.get(key))
         data[len(data) // 2] ^= 1
         world.inner.put(key, data)
-        with pytest.raises(RemoteStorageError, match=r"damaged in the store|no manifest|another segment"):
+        with pytest.raises(RemoteStorageError, match=r"damaged in the store|not a manifest|another segment"):
             world.manager.read(world.partition, 0, 1_000)
 
 
