@@ -325,7 +325,7 @@ def test_repair_keeps_away_from_a_directory_that_is_served(tier: Tier, capsys: p
     [
         ("file:///no/such/directory", "no such directory"),
         ("/no/such/directory", "no such directory"),
-        ("ftp://host/x", "no object store URL"),
+        ("ftp://host/x", "is not an object store URL"),
     ],
 )
 def test_a_bucket_that_is_not_there_is_one_line(

@@ -234,7 +234,7 @@ def test_a_loop_that_stands_still_needs_attention(
         seen = watch.look()
     finally:
         goes_on.set()
-    assert overview["attention"][0]["title"] == "The broker does not answer"
+    assert overview["attention"][0]["title"] == "The broker does not respond"
     assert isinstance(seen, Exception)
     assert "did not answer" in str(seen)
 

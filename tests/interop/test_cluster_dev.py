@@ -35,7 +35,7 @@ class DevCluster:
         self.log = log
         with log.open("w") as file:
             self.process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
-        wait_until(lambda: "Ctrl-C ends them" in self.said(), "three brokers are ready", seconds=PATIENCE_S)
+        wait_until(lambda: "Ctrl-C stops them" in self.said(), "three brokers are ready", seconds=PATIENCE_S)
         self.bootstrap = re.findall(r"-b (\S+);", self.said())[0]
 
     def said(self) -> str:

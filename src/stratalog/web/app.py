@@ -66,7 +66,7 @@ def make_app(broker: BrokerServices, console: Console, host: str = "127.0.0.1", 
         try:
             return Response(encode(registry), headers={"Content-Type": content_type})
         except TimeoutError:
-            return PlainTextResponse("the broker does not answer\n", status_code=_UNAVAILABLE)
+            return PlainTextResponse("the broker does not respond\n", status_code=_UNAVAILABLE)
 
     async def live(request: Request) -> Response:  # noqa: ARG001
         return await health.live(broker)

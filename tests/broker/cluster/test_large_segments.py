@@ -74,7 +74,7 @@ def test_a_holder_that_does_not_say_so_is_named_and_keeps_them_small(caplog: pyt
         assert [world.config() for _ in range(3)] == [(2 * GIB - 1, False)] * 3
     (line,) = [record.getMessage() for record in caplog.records]
     assert "orders" in line
-    assert "broker 2 holds it" in line
+    assert "broker 2 has replicas" in line
     world.take(register(2, large=True))
     assert world.config() == (4 * GIB, True)
 

@@ -146,7 +146,7 @@ def test_a_damaged_log_is_named(tmp_path: Path) -> None:
     middle = tmp_path / "_stratalog/commits/00000000000000000001.json"
     text = middle.read_text()
     middle.write_text(text[:50])
-    with pytest.raises(CorruptCommitError, match=r"00000000000000000001\.json is no commit"):
+    with pytest.raises(CorruptCommitError, match=r"00000000000000000001\.json is not a commit"):
         ParquetTable(files).data_files()
     middle.unlink()
     with pytest.raises(CorruptCommitError, match=r"lacks .*00000000000000000001\.json"):

@@ -144,7 +144,7 @@ def test_indexes_of_an_owned_bucket_are_written_with_the_directory_of_its_stoppe
         shutil.copy(run / OWNERSHIP_FILE, copy)
         claim(store, run).ensure()
         for wrong in (copy, other):
-            with pytest.raises(NotOwnerError, match="no data directory that was given is the one"):
+            with pytest.raises(NotOwnerError, match="no data directory that was given is the last one"):
                 rebuild(wrong)
         assert segments(store) == before
         assert rebuild(run) == rebuild(copy, run) == {Outcome.REBUILT}
