@@ -236,7 +236,7 @@ def test_a_loop_that_stands_still_needs_attention(
         goes_on.set()
     assert overview["attention"][0]["title"] == "The broker does not respond"
     assert isinstance(seen, Exception)
-    assert "did not answer" in str(seen)
+    assert "did not respond" in str(seen)
 
 
 # --- what cannot be shown ---------------------------------------------------------------------------------------------
