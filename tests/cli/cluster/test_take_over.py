@@ -215,7 +215,8 @@ def test_keys_of_aivens_plugin_that_the_start_would_refuse_are_named(
     assert run(["cluster", "check", "--config", str(file), "--json"]) == 1
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()[:-1]]
     (about_settings,) = [each["found"] for each in found if each["kind"] == "settings"]
-    assert about_settings.startswith("storage.backend.class=io.aiven.kafka.tieredstorage.storage.gcs.GcsStorage is unknown")
+    gcs = "storage.backend.class=io.aiven.kafka.tieredstorage.storage.gcs.GcsStorage"
+    assert about_settings.startswith(f"{gcs} is unknown")
 
 
 @pytest.mark.parametrize(
