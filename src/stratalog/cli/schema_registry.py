@@ -1,4 +1,4 @@
-"""Keys and values behind a schema: Confluent's wire format, and the registry that knows the schemas.
+"""Keys and values with a schema: Confluent's wire format, and a client of the registry.
 
     byte 0, schema id int32 big-endian, and then
     Avro: binary Avro    JSON Schema: JSON text    Protobuf: indexes of the message (zigzag varints), then the message
@@ -31,13 +31,13 @@ _EXTRA: Final = "pip install 'stratalog[schemas]'"
 
 
 class SchemaError(StratalogError):
-    """A schema that is not there, or bytes that are not of it. The command ends with exit code 1."""
+    """A missing schema, or bytes that do not match it. The command exits with code 1."""
 
     exit_code = 1
 
 
 class SchemaCodec:
-    """One schema: `decode` makes values of JSON of bytes behind the head, `encode` the opposite."""
+    """One schema: `decode` turns the bytes after the head into JSON values, `encode` does the reverse."""
 
     def __init__(self, decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> None:
         self.decode = decode
@@ -45,7 +45,7 @@ class SchemaCodec:
 
 
 class SchemaRegistry:
-    """Schemas of a registry that speaks Confluent's API, by id. User and password may stand in the URL."""
+    """Schemas of a registry that speaks Confluent's API, by id. The URL may hold a user and password."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -63,22 +63,22 @@ class SchemaRegistry:
         self._codecs: dict[int, SchemaCodec] = {}
 
     def decoded(self, data: bytes | None) -> Any:
-        """Return what the bytes mean; bytes that do not begin as such do stay as they are. Raises SchemaError."""
+        """Return the decoded value, or the bytes themselves if they have no head of the format. Raises SchemaError."""
         if data is None or len(data) < _HEAD.size or data[0] != _MAGIC:
             return data
         schema_id = _HEAD.unpack_from(data)[1]
         codec = self._codec(schema_id)
         try:
             return codec.decode(data[_HEAD.size :])
-        except Exception as error:  # whatever a library says of bytes that are none
+        except Exception as error:  # whatever the library raises for bytes of another schema
             raise SchemaError(f"bytes that are not of schema {schema_id}: {type(error).__name__}: {error}") from error
 
     def encoded(self, value: Any, schema_id: int) -> bytes:
-        """Return a value of JSON as bytes behind a schema's id. Raises SchemaError for one that does not fit."""
+        """Return a JSON value as bytes after a schema's id. Raises SchemaError if it does not fit the schema."""
         codec = self._codec(schema_id)
         try:
             return _HEAD.pack(_MAGIC, schema_id) + codec.encode(value)
-        except Exception as error:  # whatever a library says of values that do not fit
+        except Exception as error:  # whatever the library raises for values that do not fit
             raise SchemaError(f"a value that is not of schema {schema_id}: {type(error).__name__}: {error}") from error
 
     def _codec(self, schema_id: int) -> SchemaCodec:
@@ -90,7 +90,7 @@ class SchemaRegistry:
                 raise UsageError(f"schema {schema_id} needs {error.name}: {_EXTRA}") from error
             except StratalogError:
                 raise
-            except Exception as error:  # whatever a library says of a schema that is none
+            except Exception as error:  # whatever the library raises for an invalid schema
                 raise SchemaError(f"schema {schema_id} cannot be used: {type(error).__name__}: {error}") from error
         return self._codecs[schema_id]
 
@@ -106,7 +106,7 @@ class SchemaRegistry:
 
     def _get(self, path: str) -> Mapping[str, Any]:
         request = urllib.request.Request(f"{self._url}/{path}", headers={"Accept": _MEDIA_TYPE})
-        if self._authorization is not None:  # for this registry alone, not for where it may send us
+        if self._authorization is not None:  # for this registry alone, not for redirects
             request.add_unredirected_header("Authorization", self._authorization)
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
@@ -114,7 +114,7 @@ class SchemaRegistry:
         except urllib.error.HTTPError as error:
             error.close()
             raise SchemaError(f"the schema registry at {self._url} answers {error.code} to {path}") from error
-        except (OSError, http.client.HTTPException) as error:  # an answer that is no HTTP, or breaks off
+        except (OSError, http.client.HTTPException) as error:  # an answer that is not HTTP, or is cut off
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
             raise UsageError(f"cannot reach a schema registry at {self._url}: {reason}") from error
         except (ValueError, RecursionError) as error:
@@ -124,7 +124,7 @@ class SchemaRegistry:
         return found
 
     def _references(self, schema: Mapping[str, Any], query: str = "") -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the schemas that one refers to, each once, after those that it refers to itself."""
+        """Return the schemas that one refers to, each once, after its own references."""
         found: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._refer(schema, query, (), found)
         return list(found.values())
@@ -211,12 +211,12 @@ class SchemaRegistry:
         return SchemaCodec(decode, encode)
 
 
-#: The schema is for those who validate; the value is JSON as it is.
+#: The schema is for validation only; the value is plain JSON.
 _JSON: Final = SchemaCodec(json.loads, lambda value: json.dumps(value, separators=(",", ":")).encode())
 
 
 def _message_indexes(data: bytes) -> tuple[tuple[int, ...], int]:
-    """Return which message of a file it is, and where it begins. A single 0 stands for the first message."""
+    """Return the index of the message in its file and the position of its bytes. A single 0 is the first message."""
     count, at = _zigzag(data, 0)
     if count == 0:
         return (0,), at
@@ -244,7 +244,7 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _add_well_known(pool: Any, descriptors: Any) -> None:
-    """Give a pool the files that come with Protobuf, which no registry holds."""
+    """Add the files that come with Protobuf, which no registry holds, to a pool."""
     from google.protobuf import (  # of an extra
         any_pb2,
         duration_pb2,

@@ -1,4 +1,4 @@
-"""The settings of topics, from the file of a broker or from a broker that runs."""
+"""The settings of topics, from the files of a broker or from a running broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOPIC = 2
 
 
 def stored_configs(directories: Iterable[Path]) -> dict[str, dict[str, str]]:
-    """Return those of every topic in the first directory with a store; empty where none has one (a Kafka's)."""
+    """Return the settings of every topic in the first directory with a store. Kafka's directories have none."""
     for directory in directories:
         if (directory / STORE_FILE).is_file():
             with closing(MetadataStore.open(directory)) as store:
@@ -23,7 +23,7 @@ def stored_configs(directories: Iterable[Path]) -> dict[str, dict[str, str]]:
 
 
 def served_configs(cluster: Cluster, topics: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return all that is in force for each topic, defaults of the broker included. UnknownTopicOrPartitionError."""
+    """Return the effective settings of each topic, with the broker's defaults. Raises UnknownTopicOrPartitionError."""
     found: dict[str, dict[str, str]] = {}
     for topic in topics:
         resource = {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": None}

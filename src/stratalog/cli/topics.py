@@ -139,7 +139,7 @@ def describe(
 
 def alter(
     servers: ClusterOptions,
-    partitions: Annotated[int, typer.Option(min=1, help="New number of partitions. It must be larger than now.")],
+    partitions: Annotated[int, typer.Option(min=1, help="New number of partitions, larger than the present one.")],
     name: TopicName = None,
     topic: TopicOption = None,
     dry_run: DryRun = False,

@@ -55,7 +55,7 @@ PasswordFile = Annotated[
 
 
 class _Credential(NamedTuple):
-    """A user's way to log in, or (in what is done) the change of one."""
+    """A SCRAM credential of a user, or a change to one."""
 
     user: str
     mechanism: str
@@ -90,9 +90,9 @@ def set_(
     dry_run: PlanOnly = False,
     json_: Json = False,
 ) -> int:
-    """Make a user, or give it another password. Asks for the password, unless a file holds it.
+    """Create a user, or change its password. Asks for the password, unless a file holds it.
 
-    The brokers never see the password. It counts at once; connections that are open stay.
+    The brokers never see the password. The change takes effect at once; open connections stay.
 
     \b
     Examples:
@@ -123,7 +123,7 @@ def remove(
     dry_run: PlanOnly = False,
     json_: Json = False,
 ) -> int:
-    """Remove a user, or its credential of one mechanism. Connections that are open stay until they end.
+    """Remove a user, or its credential of one mechanism. Open connections stay.
 
     \b
     Examples:
@@ -159,7 +159,7 @@ def _mechanisms(named: Iterable[str] | None) -> list[str]:
     for name in named or ():
         if name.upper() not in SCRAM_HASHES:
             raise UsageError(
-                f"--mechanism {name}: expected {' or '.join(SCRAM_HASHES)}; users of PLAIN stand in server.properties"
+                f"--mechanism {name}: expected {' or '.join(SCRAM_HASHES)}; users of PLAIN are in server.properties"
             )
     return list(dict.fromkeys(name.upper() for name in named or ()))
 

@@ -24,7 +24,7 @@ _STOPPING: Final = range(500, 600)
 
 
 class NotAllowedError(UnreachableError):
-    """The access rules of the broker do not show this to whom it is asked for."""
+    """The broker's access rules refuse this to the user."""
 
 
 class NotOursError(UsageError):

@@ -70,7 +70,7 @@ class Problems:
     lines: list[str] = field(default_factory=list)
 
     def add(self, line: str) -> None:
-        """Something is damaged: the exit code becomes 1."""
+        """Report damage: the exit code becomes 1."""
         self.lines.append(line)
         self.found += 1
 
@@ -80,7 +80,7 @@ class Problems:
         self.unknown_files += 1
 
     def remark(self, line: str) -> None:
-        """Worth saying, but no damage."""
+        """Report a remark that is not damage."""
         self.lines.append(line)
 
     def flush(self, output: TextOutput) -> None:

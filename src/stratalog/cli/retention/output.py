@@ -122,7 +122,7 @@ def _served_by_age(served: ServedPartition, config: LogConfig, now_ms: int) -> s
 
 
 def _served_by_size(served: ServedPartition, config: LogConfig) -> str:
-    """Whole segments go, from the oldest on, while what is left is not less than the limit."""
+    """Whole segments go, oldest first, while the rest is at least the limit."""
     if config.remote_storage_enable:
         name, limit = "local.retention.bytes", config.effective_local_retention_bytes
     else:

@@ -37,12 +37,12 @@ class ServedPartition:
 
 @dataclass(frozen=True, slots=True)
 class RetentionSources:
-    """The topic's settings, the numbers of its partitions that lie on disk, and what a broker says."""
+    """The topic's settings, the numbers of its partitions on disk, and a broker's report of them."""
 
     properties: dict[str, str]
     partitions: frozenset[int]
     served: tuple[ServedPartition, ...]
-    #: What is not known, in a line each.
+    #: What is unknown, one line each.
     notes: tuple[str, ...]
 
 
@@ -92,7 +92,7 @@ def _served(cluster: Cluster, topic: str) -> list[ServedPartition]:
     try:
         local = cluster.list_offsets(dict.fromkeys(keys, EARLIEST_LOCAL_OFFSET))
         tiered = cluster.list_offsets(dict.fromkeys(keys, LATEST_TIERED_OFFSET))
-    except (UsageError, UnsupportedVersionError):  # a broker of before tiered storage
+    except (UsageError, UnsupportedVersionError):  # a broker older than tiered storage
         local, tiered = {}, {}
     sizes = _sizes(cluster, topic)
     return [
@@ -112,7 +112,7 @@ def _served(cluster: Cluster, topic: str) -> list[ServedPartition]:
 
 
 def _sizes(cluster: Cluster, topic: str) -> dict[int, int]:
-    """Bytes of each partition in the broker's directories: of the leader's replica and its like, the largest."""
+    """Bytes of each partition in the broker's directories: the largest replica."""
     sizes: dict[int, int] = {}
     numbers = tuple(range(len(cluster.topic(topic).partitions)))
     for broker in sorted(cluster.nodes()):

@@ -1,4 +1,4 @@
-"""`stratalog spark doctor`: what does not work in a Spark session, what is slow, and what mends it."""
+"""`stratalog spark doctor`: what does not work in a Spark session, what is slow, and how to mend it."""
 
 from __future__ import annotations
 

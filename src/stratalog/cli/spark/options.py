@@ -1,4 +1,4 @@
-"""The shared options as the Spark jobs use them: which directories, which bucket, how the store is reached."""
+"""The options that Spark jobs share: directories, bucket, and the options of its store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def remote_options(texts: Iterable[str] | None) -> dict[str, str]:
 
 
 def topic_ids(texts: Iterable[str] | None) -> frozenset[UUID]:
-    """UsageError for what is no id."""
+    """Return the ids. Raises UsageError for an invalid one."""
     found = set()
     for text in texts or ():
         try:

@@ -118,7 +118,7 @@ def read(
 
 
 def _expressions(text: str | None) -> list[str]:
-    """Apart at commas that are not within parentheses."""
+    """Split at commas outside parentheses."""
     found, depth = [""], 0
     for character in text or "":
         depth += (character == "(") - (character == ")")
@@ -152,7 +152,7 @@ def _print(rows: Iterable[dict[str, Any]], form: Format) -> None:
 
 
 def _one_word(cell: Any) -> str:
-    """Without what separates cells and lines."""
+    """Return the text with tabs and line ends escaped."""
     text = "" if cell is None else str(cell)
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 

@@ -109,7 +109,7 @@ def restore(
 
 
 def _register(data_dir: Path, topics: Sequence[RestoredTopic], producer_id_max: int) -> None:
-    """Make the topics known to the broker of the directory, at the level that they need."""
+    """Register the topics with the directory's broker, at the level that they need."""
     with closing(MetadataStore.open(data_dir, metadata_version=level_for(topics))) as store:
         add_topics(store, topics)
         store.reserve_producer_ids(producer_id_max)

@@ -30,7 +30,7 @@ _LOCAL = "local[*]"
 #: Of Spark Connect, where a URL names none.
 _CONNECT_PORT = 15002
 _LISTENER_SECONDS = 10
-#: What a JVM gets to remove its temporary files when it is interrupted.
+#: Seconds for a JVM to remove its temporary files when it is interrupted.
 _END_SECONDS = 5.0
 
 Master = Annotated[
@@ -155,7 +155,7 @@ def _classic(name: str, master: str, properties: dict[str, str]) -> SparkSession
         return local_session(name, **conf)
     except UsageError:
         raise
-    except Exception as error:  # whatever the JVM says of a master that it does not know or reach
+    except Exception as error:  # whatever the JVM raises for a master that is unknown or unreachable
         raise UsageError(f"--master {master}: no Spark session: {_first_line(error)}") from error
 
 

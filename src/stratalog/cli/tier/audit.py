@@ -74,7 +74,7 @@ def run_audit(
     uploads: S3Uploads | None,
     readers: int,
 ) -> BucketAudit:
-    """Audit, and say what was found."""
+    """Audit the bucket and print the findings."""
     started = time.monotonic()
     result = audit_bucket(store, options, data_dirs, executor=Threads(readers), progress=terminal_progress())
     if uploads is not None:
@@ -95,5 +95,5 @@ def _unfinished(uploads: S3Uploads, options: AuditOptions) -> list[ObjectFinding
 
 
 def exit_code(result: BucketAudit) -> int:
-    """1 when there is more than notes."""
+    """Return 1 if there is more than notes, else 0."""
     return 1 if any(one.severity > Severity.NOTE for one in result.findings) else 0

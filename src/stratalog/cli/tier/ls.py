@@ -42,7 +42,7 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The choice of segments. Both ends of a range are inclusive, None means no bound."""
+    """The segments to list. Both ends of a range are inclusive, None means no bound."""
 
     from_offset: int | None = None
     to_offset: int | None = None

@@ -100,7 +100,7 @@ def _carry_out(
     uploads: S3Uploads | None,
     data_dir: Sequence[Path] | None,
 ) -> None:
-    """Do all of it, one after the other; what cannot be done is said, and found again by the audit that follows."""
+    """Carry out the plan action by action. Prints what cannot be done; the audit that follows finds it again."""
     for planned in plan.mends:
         try:
             _check_owner(store, data_dir)

@@ -189,7 +189,7 @@ def _register(
     plan: RestorePlan,
     metadata_topic_id: UUID,
 ) -> None:
-    """Make the topics known to the broker, and what it may do to the bucket; topics that it has stay as they are."""
+    """Register the topics and the broker's rights to the bucket. Topics that the broker has stay as they are."""
     store = cluster or MetadataStore.open(data_dir, cluster_id=cluster_id, metadata_version=level_for(plan.topics))
     try:
         if is_read_only is not None:

@@ -29,7 +29,7 @@ from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.util import TableColumn, print_table, uuid_to_base64
 
 _DAY_MS = 86_400_000
-#: Growth over fewer records' time than this says nothing of a day.
+#: Records that span less time than this do not show the growth of a day.
 _GROWTH_SPAN_MS = 3_600_000
 
 

@@ -37,14 +37,14 @@ def span_ms(text: str, option: str) -> int:
 
 
 def _checked_ms(ms: int, what: str) -> int:
-    """Return it. Raises UsageError for what no timestamp of Kafka says: negative ones mean other things there."""
+    """Return the time. Raises UsageError if it is negative, which has other meanings in Kafka, or over 64 bits."""
     if not 0 <= ms <= _MS_MAX:
         raise UsageError(f"{what}: expected a time from 1970 on, and within 64 bits")
     return ms
 
 
 def time_text(ms: int) -> str:
-    """UTC to the second; what no calendar holds as the number that it is, nothing for -1 (no record has a time)."""
+    """Return UTC to the second, the bare number outside of the calendar, and nothing for -1 (no record has a time)."""
     if ms < 0:
         return "" if ms == -1 else str(ms)
     try:

@@ -41,18 +41,18 @@ def top(
     sort: Annotated[
         TopOrder, typer.Option("--sort", "-s", help="The order of topics.", case_sensitive=False)
     ] = TopOrder.IN,
-    once: Annotated[bool, typer.Option("--once", "-1", help="Look once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", "-1", help="Look once and exit.")] = False,
     as_json: JsonLines = False,
 ) -> int:
     """Show a broker live: rates, request times, topics, groups with their lag, the remote tier, disks.
 
     It asks the broker's web address (stratalog serve --web), as the user of --command-config where a login is needed.
-    With --bootstrap-server it asks by Kafka's protocol instead, which brokers without a web address and Apache Kafka's
-    answer too: rates are then those at which logs grow, and times of requests and bytes that go out are not known.
+    With --bootstrap-server it uses Kafka's protocol, which also works for Apache Kafka and for brokers without a web
+    address. Rates are then the growth of the logs; request times and outgoing bytes are unknown.
     What needs attention comes first. On a terminal, keys change the order of topics, p pauses and q ends; in a
     pipe, each look is a block of plain lines. If the broker goes away, top waits for it.
 
-    Exit code 2: wrong arguments, what answers is no such broker, or with --once no answer.
+    Exit code 2: wrong arguments, a server that is not such a broker, or with --once no answer.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def top(
     interval_ms = span_ms(interval, "--interval")
     if not _INTERVAL_MIN_MS <= interval_ms <= _INTERVAL_MAX_MS:
         raise UsageError(f"--interval {interval}: expected {_INTERVAL_MIN_MS}ms to 1h")
-    from stratalog.cli.top import showing, watching  # they load rich and numpy, which --help can do without
+    from stratalog.cli.top import showing, watching  # loads rich and numpy, which --help does not need
 
     source = _source(web, bootstrap_server, command_config)
     if once:
@@ -86,7 +86,7 @@ def top(
 
 
 def _source(web: str | None, bootstrap_server: str | None, command_config: Path | None) -> TopSource:
-    """Return what is looked at: what an option names, else what the environment does, else the usual web address."""
+    """Return the source that an option names, else the environment, else the default web address."""
     if web is not None and bootstrap_server is not None:
         raise UsageError("give one of --web and --bootstrap-server")
     hint = ""
@@ -96,7 +96,7 @@ def _source(web: str | None, bootstrap_server: str | None, command_config: Path 
         if web is None and bootstrap_server is None:
             web, hint = _WEB, _HINT
     if bootstrap_server is not None:
-        from stratalog.cli.top.kafka_source import KafkaSource  # it loads the protocol, which the web does without
+        from stratalog.cli.top.kafka_source import KafkaSource  # loads the protocol, which the web does not need
 
         return KafkaSource(bootstrap_server, command_config)
     assert web is not None

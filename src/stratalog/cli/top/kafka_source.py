@@ -33,14 +33,14 @@ from stratalog.wire.client import (
     UnreachableError,
 )
 
-#: A request ends after this, whatever a file of client properties says.
+#: The timeout of a request, whatever the client properties say.
 _TIMEOUT_S: Final = 10.0
-#: The next look is the next try.
+#: The next look tries again.
 _TRIES_S: Final = 1.0
 _RATES_KEPT: Final = 300
-#: Each costs a request, so that no look takes more of a broker.
+#: Each costs the broker a request.
 _GROUPS_MAX: Final = 200
-#: Of some internal topics, as that of the remote tier's metadata, brokers do not say that they are.
+#: Internal topics that brokers do not mark as internal, such as that of the remote tier's metadata.
 _INTERNAL: Final = "__"
 _SORTS: Final[Mapping[TopOrder, str]] = {
     TopOrder.IN: "bytesInRate",
@@ -63,7 +63,7 @@ class _Disks:
     remote: dict[TopicPartition, int] = field(default_factory=dict)
     tier: list[dict[str, Any]] = field(default_factory=list)
     is_tiered: bool = False
-    #: Brokers that do not answer, and why.
+    #: Brokers that do not respond, and why.
     silent: dict[int, str] = field(default_factory=dict)
 
 
@@ -101,7 +101,7 @@ class KafkaSource:
         return bool(self._rates)
 
     def look(self, order: TopOrder) -> TopSnapshot:
-        """Ask for everything. Raises UnreachableError, or NotOursError where asking again does not help."""
+        """Take a look. Raises UnreachableError, or NotOursError if a retry does not help."""
         try:
             if self._cluster is None:
                 self._cluster = Cluster(self._options)
@@ -114,7 +114,7 @@ class KafkaSource:
             raise UnreachableError(str(error)) from error
 
     def close(self) -> None:
-        """End the connections, and forget what rates are differences of. The next look begins again."""
+        """Close the connections and forget the counters. The next look starts afresh."""
         if self._cluster is not None:
             self._cluster.close()
         self._cluster = self._before = None
@@ -179,7 +179,7 @@ class KafkaSource:
 def _offsets(
     cluster: Cluster, partitions: Iterable[PartitionStatus]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return where partitions begin, and where they end; those that do not say it are left out."""
+    """Return the start and end offsets of partitions, without those that do not report them."""
     led = [(each.topic, each.partition) for each in partitions if not each.is_offline]
     starts, ends = (
         {key: each.offset for key, each in cluster.offsets_now(dict.fromkeys(led, special)).items()}
@@ -231,7 +231,7 @@ def _directory(name: str, directory: Any) -> dict[str, Any]:
 
 
 def _replicas(directory: Any) -> Iterator[tuple[str, int, int]]:
-    """Yield topic, partition and bytes of what serves from a directory; copies that are on the way do not."""
+    """Yield topic, partition and bytes of the replicas that serve from a directory, without future replicas."""
     for topic in directory.topics:
         for each in topic.partitions:
             if not each.is_future_key:
@@ -255,7 +255,7 @@ def _attention(partitions: Iterable[PartitionStatus], disks: _Disks) -> Iterator
         return {"severity": severity, "title": title, "text": text, "link": None}
 
     for broker, why in disks.silent.items():
-        yield about("bad", f"Broker {broker} does not say what its directories hold", why)
+        yield about("bad", f"Broker {broker} does not report its log directories", why)
     without = [each for each in partitions if each.is_offline]
     if without:
         first = f"first: {without[0].topic}-{without[0].partition}"
@@ -281,7 +281,7 @@ def _rates(before: _Counts | None, now: _Counts) -> dict[str, tuple[float, float
     found: dict[str, tuple[float, float]] = {}
     for key, end in now.ends.items():
         records = max(end - before.ends.get(key, 0), 0) / seconds
-        # Retention takes from a log as well: what is smaller than before says nothing of what came in.
+        # Retention shrinks a log, which then shows nothing of what came in.
         grown = max(now.led.get(key, 0) - before.led.get(key, 0), 0) / seconds
         sums = found.get(key[0], (0.0, 0.0))
         found[key[0]] = (sums[0] + grown, sums[1] + records)
@@ -319,7 +319,7 @@ def _sorted(topics: list[dict[str, Any]], order: TopOrder) -> list[dict[str, Any
 
 
 def _groups(cluster: Cluster, ends: Mapping[TopicPartition, int]) -> list[dict[str, Any]] | None:
-    """Return groups, those first that are furthest behind; None where they may not be seen, or a broker is silent."""
+    """Return groups by lag, largest first; None if they are hidden from this user or a broker does not respond."""
     try:
         listed = list_groups(cluster)
     except (RefusedError, UnreachableError):

@@ -41,9 +41,9 @@ KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TopView:
-    """The data to show, and how. `problem` is why the broker has not answered since `problem_since_ms`."""
+    """The data to show, and how. `problem` is why the broker has not responded since `problem_since_ms`."""
 
-    #: Where the broker is asked.
+    #: The address of the source.
     address: str
     order: TopOrder
     now_ms: int
@@ -51,7 +51,7 @@ class TopView:
     problem: str | None = None
     problem_since_ms: int = 0
     is_paused: bool = False
-    #: Whether keys are read, so that they are worth a line.
+    #: Whether keys are read; then a line names them.
     has_keys: bool = False
     #: Whether the terminal shows more than ASCII.
     has_blocks: bool = True
@@ -70,7 +70,7 @@ class _Column:
 class _Section:
     columns: tuple[_Column, ...]
     rows: Sequence[Row]
-    #: Of the rows that are not shown nothing is known but their number.
+    #: The number of rows beyond those that were fetched.
     found: int
     style: Callable[[Row], str] = lambda _: ""
 
@@ -244,8 +244,8 @@ def _sections(shown: TopSnapshot, view: TopView) -> list[_Section]:
 def _shared(height: int, sections: Sequence[_Section]) -> list[int]:
     """Return how many rows each section shows in `height` lines. The head of a section takes one more.
 
-    Sections get their rows in turns, so that a short one leaves its room to the others. Where there is no room for all,
-    the last ones get none.
+    Sections take rows in turn, so a short one leaves its room to the others. If there is too little room, the last
+    sections get none.
     """
     rooms = [0] * len(sections)
     left = height

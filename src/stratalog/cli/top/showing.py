@@ -17,7 +17,7 @@ from stratalog.cli.top.watching import BrokerWatch, TopState
 from stratalog.util import SYSTEM_CLOCK, Clock
 
 _PLAIN_WIDTH: Final = 120
-#: So often the clock and the time since the last answer move on.
+#: How often the clock and the time since the last answer are redrawn, in seconds.
 _TICK_S: Final = 1.0
 
 
@@ -27,7 +27,7 @@ def waiter(*, is_screen: bool) -> KeyWaiter:
 
 
 def show_once(source: TopSource, order: TopOrder, *, as_json: bool, clock: Clock = SYSTEM_CLOCK) -> None:
-    """Print one look; of a source that takes differences, the second one. Raises UnreachableError or NotOursError."""
+    """Print one look, the second one if the source computes rates. Raises UnreachableError or NotOursError."""
     snapshot = source.look(order)
     if not source.has_rates:
         clock.sleep(_TICK_S)
@@ -36,7 +36,7 @@ def show_once(source: TopSource, order: TopOrder, *, as_json: bool, clock: Clock
 
 
 def show_lines(watch: BrokerWatch, waits: KeyWaiter, source: TopSource, *, as_json: bool) -> None:
-    """Print each look, until somebody ends this. Raises NotOursError."""
+    """Print each look until interrupted. Raises NotOursError."""
     printed = 0
     while True:
         waits.wait(_TICK_S)
@@ -75,8 +75,8 @@ def show_screen(watch: BrokerWatch, waits: KeyWaiter, source: TopSource) -> None
 
 
 def _pressed(keys: str, watch: BrokerWatch) -> bool:
-    """Do what keys say; True for the end."""
-    if keys.startswith("\x1b"):  # an arrow or a function key, as several characters
+    """Handle keys. Returns True to quit."""
+    if keys.startswith("\x1b"):  # an arrow or a function key is several characters
         return False
     for key in keys:
         if key in ("q", "Q", "\x04"):

@@ -45,7 +45,7 @@ _TIER: Final[_Fields] = {
     "failures": list,
 }
 
-#: Of topics, groups and partitions of the tier, more than a screen has room for.
+#: Rows of topics, groups and tiered partitions to fetch: more than a screen shows.
 ROWS: Final = 100
 
 
@@ -75,8 +75,8 @@ _SORTS: Final[Mapping[TopOrder, str]] = {
 class TopSnapshot:
     """One look at a broker, or at a cluster. Groups and tier are None where the access rules hide them.
 
-    What a source does not know is left out of `rates`, and None in rows and `numbers`. `broker` has no `nodeId` where
-    it is about a cluster.
+    What a source does not know is left out of `rates`, and None in rows and `numbers`. `broker` has no `nodeId` for a
+    cluster.
     """
 
     at_ms: int
@@ -94,7 +94,7 @@ class TopSnapshot:
     tier: Mapping[str, Any] | None
 
     def json(self) -> dict[str, Any]:
-        """Return it for machines; of the rates the newest ones."""
+        """Return the JSON form, with the newest rates only."""
         fields = asdict(self)
         return {
             "type": "broker",
@@ -108,7 +108,7 @@ class TopSnapshot:
 
 
 class TopSource(Protocol):
-    """A source of looks. `name` is its address, `kind` the key of that in JSON."""
+    """A source of looks. `name` is its address, `kind` the key of the address in JSON."""
 
     @property
     def kind(self) -> str: ...
@@ -122,16 +122,16 @@ class TopSource(Protocol):
         ...
 
     def look(self, order: TopOrder) -> TopSnapshot:
-        """Ask for everything. Raises UnreachableError, or NotOursError where asking again does not help."""
+        """Take a look. Raises UnreachableError, or NotOursError if a retry does not help."""
         ...
 
     def close(self) -> None:
-        """End what connections there are."""
+        """Close the connections."""
         ...
 
 
 class WebSource:
-    """Looks at one broker by its web address. `hint` follows the error when nothing answers there."""
+    """Looks at one broker by its web address. `hint` follows the error when nothing listens there."""
 
     kind: Final = "web"
     has_rates: Final = True
@@ -141,7 +141,7 @@ class WebSource:
         self.name = web.url
 
     def look(self, order: TopOrder) -> TopSnapshot:
-        """Ask for everything. Raises UnreachableError, or NotOursError for what is no broker of this version."""
+        """Take a look. Raises UnreachableError, or NotOursError if it is not a broker of this version."""
         try:
             return look(self._web, order)
         except UnreachableError as error:
@@ -150,11 +150,11 @@ class WebSource:
             raise UnreachableError(f"{error}; {self._hint}") from error
 
     def close(self) -> None:
-        """Do nothing: each answer had a connection of its own."""
+        """Do nothing: each request had its own connection."""
 
 
 def look(web: WebAddress, order: TopOrder) -> TopSnapshot:
-    """Ask for everything. Raises UnreachableError, or NotOursError for what is no broker of this version."""
+    """Take a look. Raises UnreachableError, or NotOursError if it is not a broker of this version."""
     overview = web.get("/api/overview")
     direction = "asc" if order is TopOrder.NAME else "desc"
     topics = web.get("/api/topics", {"sort": _SORTS[order], "order": direction, "size": ROWS})
@@ -191,7 +191,7 @@ def _rows(found: Any, fields: _Fields) -> tuple[Mapping[str, Any], ...]:
 
 
 def _row(found: Any, fields: _Fields) -> Mapping[str, Any]:
-    """Return a row whose fields hold what is shown of them. KeyError or TypeError for any other."""
+    """Return a row with the fields that are shown. Raises KeyError or TypeError for a wrong answer."""
     for name, kind in fields.items():
         if not isinstance(found[name], kind):
             raise TypeError(f"{name} is {found[name]!r}")

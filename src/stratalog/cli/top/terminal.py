@@ -1,4 +1,4 @@
-"""Keys of a terminal as they are pressed, and waits that a key, a new size or news from a thread ends."""
+"""Keys of a terminal as they are pressed, and a wait that a key, a new size or another thread ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class KeyWaiter:
     def __init__(self, *, reads_keys: bool) -> None:
         self.reads_keys = reads_keys
         self._before: list[Any] | None = None
-        #: What stood for these signals before.
+        #: The signal handlers to restore.
         self._handlers: dict[int, Any] = {}
         self._woken, self._wakes = os.pipe()
         os.set_blocking(self._wakes, False)
@@ -53,10 +53,10 @@ class KeyWaiter:
         try:
             os.write(self._wakes, b".")
         except BlockingIOError:
-            return  # as many wakes are waiting already as the pipe holds
+            return  # the pipe is full of wakes
 
     def wait(self, seconds: float) -> str:
-        """Return the keys that were pressed; nothing after that time, after `wake`, and when the size has changed."""
+        """Return the keys that were pressed; nothing after the timeout, after `wake`, or after a change of size."""
         sources = [self._woken, *([sys.stdin.fileno()] if self.reads_keys else [])]
         ready, _, _ = select.select(sources, [], [], max(seconds, 0))
         if self._woken in ready:
@@ -74,5 +74,5 @@ class KeyWaiter:
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    """End as a signal asks, by way of what gives the terminal back as it was."""
+    """Exit on a signal, through the blocks that restore the terminal."""
     raise SystemExit(128 + signum)

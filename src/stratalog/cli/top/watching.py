@@ -1,4 +1,4 @@
-"""Looks at a broker again and again, on a thread of its own, so that keys are answered while a broker is slow."""
+"""A thread that looks at a broker repeatedly, so that keys work while the broker is slow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TopState:
         if isinstance(seen, TopSnapshot):
             return TopState(seen, looks=self.looks + 1)
         since_ms = self.problem_since_ms if self.problem is not None else now_ms
-        # A broker that was one of ours and answers otherwise now is starting, or another has taken its port.
+        # A broker that was ours and responds differently now is starting, or another has taken its port.
         fatal = seen if isinstance(seen, NotOursError) and self.snapshot is None else None
         return TopState(self.snapshot, str(seen), since_ms, self.looks + 1, fatal)
 
@@ -50,7 +50,7 @@ class BrokerWatch:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stratalog-top", daemon=True)
         self.state = TopState()
-        #: While it is set, nothing is asked.
+        #: No looks while this is set.
         self.is_paused = False
 
     @property
@@ -88,7 +88,7 @@ class BrokerWatch:
             self._changed.clear()
 
     def look(self) -> TopSnapshot | StratalogError:
-        """Return what is seen at one look, or why nothing is."""
+        """Return the snapshot of one look, or the error."""
         try:
             return self._source.look(self._order)
         except (UnreachableError, NotOursError) as error:

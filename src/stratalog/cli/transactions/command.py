@@ -191,7 +191,7 @@ def find_hanging(
 ) -> int:
     """Find transactions that are open in a partition and that no coordinator knows.
 
-    They hold the last stable offset, so that readers of committed records stand still. Exit code 1: there are some.
+    They hold back the last stable offset, so readers of committed records wait. Exit code 1: there are some.
 
     \b
     Examples:
