@@ -98,7 +98,7 @@ def test_a_user_logs_in_by_its_password_at_once(
         (("set", "alice", "--iterations", "100"), "--iterations 100: brokers take 4096 to 16384"),
         (
             ("remove", "alice", "--mechanism", "PLAIN"),
-            "--mechanism PLAIN: expected SCRAM-SHA-256 or SCRAM-SHA-512; users of PLAIN stand in server.properties",
+            "--mechanism PLAIN: expected SCRAM-SHA-256 or SCRAM-SHA-512; users of PLAIN are in server.properties",
         ),
     ],
 )
