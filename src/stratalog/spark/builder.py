@@ -1,7 +1,7 @@
 """The source and the sink with Python types: `read`, `read_stream`, `write`, `write_stream`.
 
 Each argument is the option of the same name in snake case: `starting_offsets` is `startingOffsets`. Values have Python
-types: a `datetime`, a `timedelta`, a list of topics, offsets by (topic, partition). An invalid one is a UsageError
+types: a `datetime`, a `timedelta`, a list of topics, offsets by (topic, partition). An invalid value raises UsageError
 before Spark is called. A test compares the arguments with the options of source and sink.
 """
 
@@ -182,7 +182,7 @@ def write_stream(
 
 
 def encode(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return options from arguments that are not None. Pure. UsageError for an unsupported value."""
+    """Return options from arguments that are not None. Pure. Raises UsageError for an unsupported value."""
     options: dict[str, str] = {}
     for name, value in arguments.items():
         if value is None:
@@ -209,7 +209,7 @@ def absolute(paths: str) -> str:
 
 
 def option_name(argument: str) -> str:
-    """`starting_offsets` as `startingOffsets`."""
+    """Return the name of an option: `startingOffsets` for `starting_offsets`."""
     first, *rest = argument.split("_")
     return first + "".join(word.capitalize() for word in rest)
 

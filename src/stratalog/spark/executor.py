@@ -1,8 +1,8 @@
-"""Tasks over Spark's executors: values in, values out, in classic sessions and over Spark Connect alike.
+"""Run tasks on Spark's executors, in classic sessions and over Spark Connect.
 
-No RDDs, no accumulators, no files: tasks are pickled into a function that `DataFrame.mapInArrow` runs, and results come
-back as rows of bytes. A table of group numbers, one a partition, says which group of tasks a partition works on; groups
-are even in cost, several for each core, the most expensive first, so that Spark's own scheduling levels what is left.
+No RDDs, accumulators or files are used. Tasks are pickled into a function that `DataFrame.mapInArrow` runs, and results
+come back as rows of bytes. Each partition of a table has the number of one group of tasks. Groups cost about the same,
+there are several for each core, and the most expensive come first, so that Spark's scheduling evens out the rest.
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ class SparkExecutor:
                     if outcome.error is not None:
                         raise TaskError(f"{title}: {name(task)}: {outcome.error}", outcome.traceback)
                     progress.advance(costs[outcome.number])
-                    yield outcome.result  # type: ignore[misc]  # there is one when there is no error
+                    yield outcome.result  # type: ignore[misc]  # set if there is no error
         finally:
             progress.end()
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks run at once; for dynamic allocation, how many now."""
+    """Return how many tasks can run at once, with dynamic allocation at this moment."""
     if not is_connect(spark):
         return max(spark.sparkContext.defaultParallelism, 1)
     from pyspark.sql import functions as F  # keeps `import stratalog.spark` cheap

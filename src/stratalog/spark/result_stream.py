@@ -1,4 +1,4 @@
-"""The rows of a Spark job as its tasks make them."""
+"""The rows of a Spark job, as soon as its tasks return them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stream_column(spark: SparkSession, frame: DataFrame) -> Generator[bytes, Non
         finished = True
     finally:
         if not finished:
-            with suppress(Exception):  # the session may be gone; the original error counts
+            with suppress(Exception):  # the session may have ended; the original error counts
                 spark.interruptTag(tag)
         with suppress(Exception):
             spark.removeTag(tag)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SparkRows:
-    """A DataFrame that is computed when its values are read. `kept_frames` gets those that Spark is to keep."""
+    """A DataFrame that is computed when its values are read. Persisted ones are added to `kept_frames`."""
 
     def __init__(self, spark: SparkSession, frame: DataFrame, kept_frames: list[DataFrame]) -> None:
         self._spark = spark

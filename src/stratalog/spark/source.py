@@ -70,7 +70,7 @@ class StratalogDataSource(DataSource):
     @without_traceback()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         try:
-            from stratalog.spark.stream import StreamReader  # needs Spark 4.2, which batches do not
+            from stratalog.spark.stream import StreamReader  # needs Spark 4.2; batch queries do not
         except ModuleNotFoundError as error:
             raise UsageError(f"streams need Spark 4.2 or later ({error})") from error
         return StreamReader(StreamOptions.parse(self.options), schema)
@@ -89,7 +89,7 @@ class StratalogDataSource(DataSource):
 
 
 class FilteringStratalogDataSource(StratalogDataSource):
-    """The same for a session where it is safe to push filters down; see `stratalog.spark.jvm.scan_rule`."""
+    """The source for a session where it is safe to push filters down; see `stratalog.spark.jvm.scan_rule`."""
 
     _pushes_filters = True
 
@@ -103,7 +103,7 @@ class Split(InputPartition):
 
 
 class BatchScanReader(DataSourceReader):
-    """Plans on the driver side (`partitions`), reads on workers (`read`); pickled in between."""
+    """Plans on the driver (`partitions`) and reads on workers (`read`). It is pickled in between."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         checked_columns(schema)
@@ -115,10 +115,10 @@ class BatchScanReader(DataSourceReader):
 
     @without_traceback()
     def partitions(self) -> list[InputPartition]:
-        """Return the splits. Takes the snapshot that fixes what the query sees."""
+        """Take the snapshot that fixes what the query sees, and return its splits."""
         if self._is_probe:
             return []
-        from stratalog.spark.planning import Planner  # workers of tasks read, and plan nothing
+        from stratalog.spark.planning import Planner  # workers of tasks do not plan
 
         try:
             planner = Planner(self._options, self._constraints, self._byte_sources)
@@ -136,7 +136,7 @@ class BatchScanReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchScanReader):
-    """Takes filters too. Spark refuses such a reader where `spark.sql.python.filterPushdown.enabled` is false."""
+    """A reader that takes filters. Spark refuses it if `spark.sql.python.filterPushdown.enabled` is false."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Keep the filters that can be applied exactly, and return the others."""

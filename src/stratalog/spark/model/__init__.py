@@ -1,4 +1,4 @@
-"""Values that planning, reading and streams share: where bytes lie, segments, and what one task reads."""
+"""Values that planning, reading and streams share: segments, and the pieces of them that one task reads."""
 
 import lazy_loader
 

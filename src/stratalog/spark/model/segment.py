@@ -1,4 +1,4 @@
-"""One segment of a partition, in whatever tier it is, and the range of its offsets that is read."""
+"""A segment of a partition in either tier, and the range of its offsets to read."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def within(ranges: Iterable[SegmentRange], start: int, end: int) -> list[Segment
 
 
 def remote_segment(manifest: SegmentManifest) -> Segment:
-    """Return what a manifest says."""
+    """Return the segment that a manifest describes."""
 
     def place(kind: ObjectKind) -> Place | None:
         return Place(PlaceTier.REMOTE, manifest.key(kind)) if kind in manifest.objects else None
@@ -74,12 +74,12 @@ def remote_segment(manifest: SegmentManifest) -> Segment:
 
 
 def broker_segment(topic: str, partition: int, start: int, end: int) -> Segment:
-    """Return all of a partition, as the brokers have it: a segment of unknown size without indexes."""
+    """Return a partition read through brokers, as one segment of unknown size without indexes."""
     place = Place(PlaceTier.BROKER, f"{topic}-{partition}")
     return Segment(base_offset=start, end_offset=end, size=0, max_timestamp_ms=None, log=place)
 
 
 def has_compact_policy(segment: Segment) -> bool:
-    """Return whether a remote segment is of a topic whose policy is to compact, as its manifest has noted."""
+    """Return whether the manifest of a remote segment records a `cleanup.policy` that includes compact."""
     policy = ((segment.manifest.topic_config if segment.manifest else None) or {}).get("cleanup.policy", "")
     return "compact" in (part.strip() for part in policy.split(","))

@@ -14,7 +14,7 @@ class Piece:
     """Whole batches in bytes [start_position, end_position) of `log`; offsets [start, end) are taken from them.
 
     Every batch there begins in [base_min, base_end), which is checked on reading. `copy` holds the same bytes in the
-    other tier, for when `log` is gone.
+    other tier, in case `log` has been deleted.
     """
 
     log: Place

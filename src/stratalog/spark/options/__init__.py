@@ -1,4 +1,4 @@
-"""Options of the source: what a query asks for, as Spark's strings. Pure."""
+"""Parse the options of the source, which Spark passes as strings. Pure."""
 
 import lazy_loader
 

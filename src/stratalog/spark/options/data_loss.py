@@ -16,14 +16,14 @@ class DataLossError(StratalogError):
 
 
 class OnDataLoss(Protocol):
-    """Takes each loss: a message, the largest number of requested offsets that it concerns, and bytes of a log."""
+    """A handler of losses: a message, an upper bound of the requested offsets lost, and the bytes of a log lost."""
 
     def __call__(self, message: str, offsets: int = 0, size: int = 0) -> None: ...
 
 
 @dataclass(slots=True)
 class DataLoss:
-    """Raises DataLossError at the first loss if `fails`; else warns of each and counts them."""
+    """Raises DataLossError at the first loss if `fails`. Otherwise it logs a warning for each loss and counts them."""
 
     fails: bool
     losses: int = 0
@@ -40,7 +40,7 @@ class DataLoss:
         logger.warning("%s; read around%s, as failOnDataLoss=false says", message, counted)
 
     def close(self, what: str) -> None:
-        """Log the total losses of reading `what`, if there are any."""
+        """Log the total losses of reading `what`, if there were any."""
         if self.losses:
             logger.warning(
                 "%s: %d %s, in all %s not read",
@@ -52,7 +52,7 @@ class DataLoss:
 
 
 def on_data_loss(fail: bool) -> DataLoss:
-    """Return what to do about lost or damaged data: raise DataLossError, or warn."""
+    """Return the handler of lost or damaged data. With `fail` it raises DataLossError; otherwise it logs a warning."""
     return DataLoss(fail)
 
 

@@ -1,7 +1,7 @@
 """Options that begin with `kafka.`: properties of Kafka's consumer. Pure.
 
-As in Spark's Kafka source any property is taken, except those that would break the promises of the source. Properties
-of the connection are used; those of a consumer (poll sizes, group, buffers) have no effect.
+As in Spark's Kafka source, any property is accepted, except those that would break the guarantees of the source.
+Properties of the connection are used. Those of a consumer (poll sizes, group, buffers) have no effect.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 
 def broker_options(options: Mapping[str, str]) -> ConnectionOptions | None:
-    """Return how to reach the cluster; None without `kafka.bootstrap.servers`. UsageError."""
+    """Return how to reach the cluster, or None without `kafka.bootstrap.servers`. Raises UsageError."""
     by_name = {name.lower(): str(value) for name, value in options.items()}
     for name, why in _REFUSED.items():
         if name in by_name:
@@ -54,10 +54,10 @@ def broker_options(options: Mapping[str, str]) -> ConnectionOptions | None:
 
 
 def with_client_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options with the properties of a connection that the file of `commandConfig` has, below those given.
+    """Return the options, with further connection properties from the file of `commandConfig`.
 
-    What else stands in such a file, which other programs use too, is not looked at; the brokers have to be named in
-    `kafka.bootstrap.servers`. UsageError names the file.
+    Options take precedence over the file. Other properties of the file are ignored, because other programs use such
+    files too. The brokers must be given in `kafka.bootstrap.servers`. A UsageError names the file.
     """
     found = {name: str(value) for name, value in options.items() if name.lower() != COMMAND_CONFIG.lower()}
     if len(found) == len(options):
@@ -72,7 +72,7 @@ def with_client_properties(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def isolation_level(reader: OptionReader) -> bool:
-    """Return whether only committed records are read: `isolationLevel`, or `kafka.isolation.level` as in Spark's."""
+    """Return whether to read only committed records, from `isolationLevel` or Spark's `kafka.isolation.level`."""
     name, kafka_name = "isolationLevel", "kafka.isolation.level"
     own, kafka = (reader.choice(each, _ISOLATION_LEVELS, "") for each in (name, kafka_name))
     if own and kafka and own != kafka:

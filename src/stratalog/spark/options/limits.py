@@ -1,4 +1,4 @@
-"""Where reading begins and ends, as options say it: offsets, timestamps, or either by partition. Pure."""
+"""The options that say where reading begins and ends: offsets or timestamps, for all or by partition. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LimitKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Where reading begins or ends; `option` is the option that said so, for messages."""
+    """Where reading begins or ends. `option` is the option that set it, for messages."""
 
     kind: LimitKind
     option: str
@@ -48,7 +48,7 @@ def no_ending(reader: OptionReader) -> Limit:
 
 
 def limit(reader: OptionReader, side: str, default: LimitKind, streaming: bool = False) -> Limit:
-    """Return the one that counts of the three options of one side, in the order of Spark's source."""
+    """Return the limit of one side, from the first of its three options that is set, in the order of Spark's source."""
     by_timestamp = f"{side}OffsetsByTimestamp"
     name = f"{side}Timestamp"
     one = reader.parsed(name, _timestamp, "milliseconds since the epoch")
@@ -63,7 +63,7 @@ def limit(reader: OptionReader, side: str, default: LimitKind, streaming: bool =
 
 
 def _offsets(reader: OptionReader, name: str, default: LimitKind, *, streaming: bool) -> Limit:
-    """Parse words or numbers: a stream may begin at either end, a batch may neither start at the end nor vice versa."""
+    """Parse `earliest`, `latest` or offsets. A batch cannot start at the latest offset or end at the earliest."""
     value = reader.text(name)
     if value is None:
         return Limit(default, name)

@@ -33,7 +33,7 @@ def json_by_partition(value: str) -> dict[TopicPartition, int]:
 
 
 def by_topic(values: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Return numbers by partition as a document for JSON, the counterpart of `json_by_partition`, in order."""
+    """Return numbers by partition, sorted, in the form that `json_by_partition` parses."""
     document: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(values):
         document.setdefault(topic, {})[str(partition)] = values[topic, partition]
@@ -48,7 +48,7 @@ def json_assignment(value: str) -> frozenset[TopicPartition]:
     found = set()
     for topic, partitions in document.items():
         if not isinstance(partitions, list) or not partitions:
-            raise BadValueError(f"no list of partitions for {topic}")
+            raise BadValueError(f"{topic} has no list of partitions")
         for partition in partitions:
             if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
                 raise BadValueError(f"{topic} has {json.dumps(partition)}")
@@ -60,6 +60,6 @@ def _unique_pairs(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise BadValueError(f"{key} is there twice")
+            raise BadValueError(f"{key} is given twice")
         found[key] = value
     return found

@@ -53,9 +53,9 @@ class ReadOptions:
     read_committed: bool
     timestamp_disorder_ms: int | None
     push_filters: bool | None
-    #: Which topics are meant, where several have one name.
+    #: Ids that select topics where several have the same name.
     topic_ids: frozenset[UUID]
-    #: How to reach the brokers, when they are to be asked too.
+    #: How to reach the brokers; None to read without them.
     broker: ConnectionOptions | None
 
     @classmethod
@@ -115,8 +115,8 @@ def _column_names(value: str) -> tuple[str, ...]:
     names = [name.strip() for name in value.split(",")]
     for name in names:
         if name.lower() not in by_lower:
-            raise BadValueError(f"{name!r} is none")
+            raise BadValueError(f"{name!r} is not a column")
     wanted = tuple(dict.fromkeys(by_lower[name.lower()] for name in names))
     if len(wanted) < len(names):
-        raise BadValueError("one is there twice")
+        raise BadValueError("a column is given twice")
     return wanted

@@ -1,4 +1,4 @@
-"""Typed access to options by their names, which are not case-sensitive, as everywhere in Spark. Pure.
+"""Typed access to options by name, case-insensitive as everywhere in Spark. Pure.
 
 An error names the option, its value (unless it may be a secret) and what was expected.
 """
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 _REMOTE_PREFIX: Final = "remote."
 _KAFKA_PREFIX: Final = "kafka."
-#: Names whose values are not shown: they may be secrets that were to be given to a store or a broker.
+#: Options whose values are not shown, as they may be secrets of a store or a broker.
 _SECRET: Final = re.compile("key|secret|passw|token|credential|jaas|sas|auth")
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -38,7 +38,7 @@ _UNUSED: Final = frozenset(
 
 
 class BadValueError(ValueError):
-    """A value that was understood far enough to say what is wrong with it."""
+    """An invalid value, with a text that says what is wrong with it."""
 
 
 def option_text(value: str | int | bool) -> str:
@@ -47,14 +47,14 @@ def option_text(value: str | int | bool) -> str:
 
 
 class OptionReader:
-    """Typed access to the options; remembers which are known."""
+    """Typed access to the options. Each one that is requested counts as known."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): (name, str(value)) for name, value in options.items()}
         self._known: set[str] = set()
 
     def text(self, name: str) -> str | None:
-        """Return the value without blanks around it; an empty one is an error."""
+        """Return the value without surrounding blanks. Raises UsageError if it is empty."""
         self._known.add(name.lower())
         found = self._options.get(name.lower())
         if found is None:
@@ -100,7 +100,7 @@ class OptionReader:
         return self.parsed(name, _duration_ms, "a time in milliseconds, or with a unit, such as 500, 30s, 10m or 1h")
 
     def paths(self) -> tuple[str, ...]:
-        """`path`, several with commas between; or what `load([..])` makes of a list."""
+        """Return the paths of option `path`, separated by commas, or those of `load([..])`."""
         several = self.parsed("paths", _json_strings, "a JSON list of paths")
         one = self.text("path")
         return tuple(several or ()) + tuple(p.strip() for p in (one or "").split(",") if p.strip())
@@ -113,7 +113,7 @@ class OptionReader:
         }
 
     def refuse_unknown(self) -> None:
-        """Refuse a misspelt option, which must not silently mean its default."""
+        """Raise UsageError for an unknown option: a misspelt one must not silently mean its default."""
         for lower, (name, value) in self._options.items():
             if (
                 lower not in self._known

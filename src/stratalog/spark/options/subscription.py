@@ -1,4 +1,4 @@
-"""Which topics and partitions are read: the options subscribe, subscribePattern and assign. Pure."""
+"""The topics and partitions to read: options subscribe, subscribePattern and assign. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stratalog.errors import UsageError
 from stratalog.spark.options.partition_json import TopicPartition, json_assignment
 from stratalog.spark.options.reader import BadValueError, OptionReader
 
-#: Kafka's internal topics: a pattern never means them.
+#: Kafka's internal topics, which no pattern matches.
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata"}
 )
@@ -38,7 +38,7 @@ class Subscription:
 
     @property
     def named_topics(self) -> frozenset[str]:
-        """Topics that were asked for by name, so that it is an error if they are missing."""
+        """Topics requested by name: it is an error if one does not exist."""
         if self.topics is not None:
             return self.topics
         return frozenset(topic for topic, _ in self.partitions or ())

@@ -1,4 +1,4 @@
-"""On the driver: from options and filters to splits, over both tiers and the brokers."""
+"""Plan a query on the driver: from options and filters to splits, over both tiers and the brokers."""
 
 import lazy_loader
 

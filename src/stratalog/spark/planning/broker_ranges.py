@@ -1,4 +1,4 @@
-"""Planning of reads through a broker: size of offsets, where to cut, and which ones a filter on time needs."""
+"""Plan reads through a broker: the bytes of an offset, where to cut, and which offsets a filter on time needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stratalog.spark.planning.intervals import Intervals
 from stratalog.wire.client import Cluster
 
 _SAMPLE_BYTES: Final = 128 * 1024
-#: Fewer offsets than this are hardly worth a second task, nor the question how large they are.
+#: Fewer offsets than this are not worth a second task, nor a request for their size.
 _OFFSETS_MIN: Final = 10_000
 
 
@@ -46,7 +46,7 @@ class BrokerRanges:
         ]
 
     def _size_of_one(self, key: TopicPartition, wanted: SegmentRange) -> float:
-        """Bytes that an offset takes in the log; 0 where it does not matter."""
+        """Return the bytes that an offset takes in the log, or 0 where the size does not matter."""
         return 0.0 if wanted.end - wanted.start < _OFFSETS_MIN else self.bytes_per_offset(key, wanted)
 
     def bytes_per_offset(self, key: TopicPartition, wanted: SegmentRange) -> float:

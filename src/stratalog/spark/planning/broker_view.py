@@ -1,7 +1,7 @@
-"""The subscribed partitions as brokers report them at one moment, with their beginnings and ends.
+"""The subscribed partitions as brokers report them during planning, with their beginnings and ends.
 
-The answers fix what a query sees: a partition ends at its high watermark, or with read_committed at its last stable
-offset, as of the planning.
+The responses fix what a query sees: a partition ends at its high watermark, or with read_committed at its last stable
+offset.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, Topic
 
 logger = logging.getLogger("stratalog.spark")
 
-#: A transaction is looked for in the answer to a fetch of about nothing.
+#: The size of a fetch that only looks for a transaction.
 _LITTLE_BYTES = 1
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerPartition:
-    """`topic_id` is None where brokers know of none. The leader epoch is that of the end, -1 if unknown."""
+    """`topic_id` is None where the topic has none. The leader epoch is that of the end, -1 if unknown."""
 
     topic_id: UUID | None
     log_start: int
@@ -41,7 +41,7 @@ class BrokerView:
         self._topics: Mapping[str, TopicInfo] = {}
 
     def discover(self) -> frozenset[TopicPartition]:
-        """Return all subscribed partitions that there are."""
+        """Return all subscribed partitions that exist."""
         subscription = self._subscription
         names = None if subscription.pattern is not None else sorted(subscription.named_topics)
         self._topics = {
@@ -57,14 +57,14 @@ class BrokerView:
         )
 
     def look(self, wanted: Callable[[str, int], bool]) -> dict[TopicPartition, BrokerPartition]:
-        """Beginnings and ends of those discovered partitions for which `wanted(topic, partition)`."""
+        """Return beginning and end of the discovered partitions for which `wanted(topic, partition)`."""
         keys = [
             (name, number)
             for name, topic in self._topics.items()
             for number in topic.partitions
             if self._subscription.wants(name, number) and wanted(name, number)
         ]
-        # ends last: what is deleted in between is seen as deleted, and no end lies before its beginning
+        # Ends come last: records deleted in between are seen as deleted, and no end lies before its beginning.
         starts = self._cluster.list_offsets(dict.fromkeys(keys, EARLIEST_OFFSET)) if keys else {}
         ends = (
             self._cluster.list_offsets(dict.fromkeys(keys, LATEST_OFFSET), read_committed=self._read_committed)
@@ -92,7 +92,7 @@ class BrokerView:
 
 
 def first_offset_at(cluster: Cluster, key: TopicPartition, timestamp_ms: int) -> int | None:
-    """Offset of the first record with this timestamp or a later one; None without one."""
+    """Return the offset of the first record with this timestamp or a later one, or None."""
     if timestamp_ms < 0:
         raise UsageError(f"timestamp {timestamp_ms} is before 1970")
     found = cluster.list_offsets({key: timestamp_ms})[key].offset
@@ -100,14 +100,14 @@ def first_offset_at(cluster: Cluster, key: TopicPartition, timestamp_ms: int) ->
 
 
 def was_aborted(cluster: Cluster, key: TopicPartition, transaction: tuple[int, int], log_start: int) -> bool:
-    """Return whether a transaction (producer id, first offset) was aborted, as far as it has ended.
+    """Return whether a transaction (producer id, first offset) has ended with an abort.
 
-    The log may begin within it: a fetch from there reports it too.
+    The log may begin within it. A fetch from there reports it too.
     """
     at = max(transaction[1], log_start)
     try:
         found = cluster.fetch(*key, at, _LITTLE_BYTES, read_committed=True, max_wait_ms=0)
-    except OffsetOutOfRangeError:  # retention went on since
+    except OffsetOutOfRangeError:  # retention has deleted records since
         at = max(at, cluster.list_offsets({key: EARLIEST_OFFSET})[key].offset)
         found = cluster.fetch(*key, at, _LITTLE_BYTES, read_committed=True, max_wait_ms=0)
     return transaction in found.aborted

@@ -1,4 +1,4 @@
-"""Whether offsets that no segment has were compacted away, or are missing.
+"""Decide whether offsets that no segment has were compacted away, or are missing.
 
 Manifests record the topic's `cleanup.policy`. On a disk, other files show it: the cleaner's checkpoint, files of a
 cleaning in progress, and segments that lack offsets inside, which only compaction makes.
@@ -26,7 +26,7 @@ from stratalog.util import FileSystem
 
 
 def explains(before: Segment, after: Segment, byte_sources: ByteSources) -> bool:
-    """Return whether compaction may have taken everything between two segments that follow each other."""
+    """Return whether compaction may have removed everything between two consecutive segments."""
     remote = [each for each in (before, after) if each.tier is PlaceTier.REMOTE]
     if remote:
         return all(map(has_compact_policy, remote))
@@ -38,7 +38,7 @@ def explains(before: Segment, after: Segment, byte_sources: ByteSources) -> bool
 
 
 def _is_cleaned(directory: Path, fs: FileSystem) -> bool:
-    """Return whether a cleaner has been, or is, at work on a partition."""
+    """Return whether a partition has been cleaned or is being cleaned."""
     try:
         cleaned = OffsetCheckpoint(directory.parent / CLEANER_OFFSETS, fs).read()
     except CorruptCheckpointError:
@@ -52,7 +52,7 @@ def _is_cleaned(directory: Path, fs: FileSystem) -> bool:
             logs.setdefault(parsed[2], []).append(parsed[0])
     if CLEANED_SUFFIX in logs or SWAP_SUFFIX in logs:
         return True
-    # Retention deletes from the beginning on: what goes after that was replaced.
+    # Retention deletes from the beginning: a file that disappears later in the log was replaced.
     return max(logs.get(DELETED_SUFFIX, [-1])) >= min(logs.get("", [0]))
 
 

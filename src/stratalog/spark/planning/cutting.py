@@ -1,4 +1,4 @@
-"""Pieces of segments, with bounds that hold: those of a local segment are proved by the batches at the cuts."""
+"""Cut segments into pieces with reliable bounds: those of local segments are checked against batches at the cuts."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ logger = logging.getLogger("stratalog.spark")
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Cuts segments of files and objects into pieces with disjoint offsets, each of which can be found again."""
+    """Cuts segments of files and objects into pieces with disjoint offsets, by which each can be found again."""
 
     byte_sources: ByteSources
     indexes: IndexAccess
 
     def cut(self, wanted: SegmentRange, split_bytes: int, copy: Place | None = None) -> list[Piece]:
-        """Pieces of about `split_bytes` that together are the range. `copy` has the same bytes in the other tier."""
+        """Cut the range into pieces of about `split_bytes`. `copy` has the same bytes in the other tier."""
         entries = self.indexes.offset_entries(wanted.segment) if needs_index(wanted, split_bytes) else None
         pieces = cut_segment(wanted, entries, split_bytes, copy)
         if wanted.segment.tier is PlaceTier.REMOTE:
             return pieces if entries is None else apart(pieces, entries, wanted.segment)
         try:
             proved = self._prove(wanted.segment, pieces)
-        except PlaceMissingError:  # gone or replaced since it was looked at: its offsets are looked for on reading
+        except PlaceMissingError:  # deleted or replaced since: the reader looks for its offsets
             return pieces if entries is None else apart(pieces, entries, wanted.segment)
         if proved is None:
             logger.warning("%s does not fit its log; the segment is read without it", wanted.segment.index)
@@ -40,7 +40,7 @@ class Cutter:
     def _prove(self, segment: Segment, pieces: list[Piece]) -> list[Piece] | None:
         """Return the pieces of a local segment with exact bounds, from the batch headers at the cuts.
 
-        None when a cut is not where a batch with such an offset begins.
+        Return None if no batch with the expected offset begins at a cut.
         """
         exact = []
         with self.byte_sources.open_local(segment.log) as file:
@@ -60,7 +60,7 @@ class Cutter:
 
 
 def _base_offset_at(file: File, segment: Segment, position: int) -> int | None:
-    """Return the base offset of the batch at a position, or None. The end of the segment counts as one."""
+    """Return the base offset of the batch at a position, or None. The end of the segment counts as a batch."""
     if position == 0:
         return segment.base_offset
     if position == segment.size:

@@ -38,7 +38,7 @@ _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "ti
 
 @dataclass(frozen=True, slots=True)
 class TopicConstraint:
-    """Topics that are wanted: all but those in `excluded`, or just those in `included`."""
+    """The wanted topics: all but those in `excluded`, or only those in `included`."""
 
     included: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
@@ -58,7 +58,7 @@ class Constraints:
 
 
 def push(filters: Iterable[Filter], constraints: Constraints = Constraints()) -> tuple[Constraints, list[Filter]]:
-    """`constraints` and all of `filters`, and the filters that Spark has to evaluate (the very objects)."""
+    """Return `constraints` narrowed by `filters`, and those of the given filters that Spark has to evaluate."""
     rest = []
     for each in filters:
         narrowed, is_exact = _push_one(each, constraints)
@@ -69,7 +69,7 @@ def push(filters: Iterable[Filter], constraints: Constraints = Constraints()) ->
 
 
 def _push_one(each: Filter, constraints: Constraints) -> tuple[Constraints, bool]:
-    """Return the constraints with one filter more, and whether they cover it exactly."""
+    """Return the constraints narrowed by one filter, and whether they cover it exactly."""
     column = _column(each)
     if column in _NEVER_NULL and isinstance(each, IsNotNull):
         return constraints, True
@@ -98,7 +98,7 @@ def _column(each: Filter) -> str | None:
 
 
 def _topics(each: Filter, topics: TopicConstraint) -> TopicConstraint | None:
-    """`topics` narrowed by a filter on the topic; None when it is not understood."""
+    """Return `topics` narrowed by a filter on the topic, or None for an unsupported filter."""
     inner = each.child if isinstance(each, Not) else each
     if isinstance(inner, EqualTo | EqualNullSafe):
         names = [inner.value]
@@ -115,7 +115,7 @@ def _topics(each: Filter, topics: TopicConstraint) -> TopicConstraint | None:
 
 
 def _spans(each: Filter, span: Any) -> Intervals | None:
-    """Return the values of its column for which a filter holds, or None when it is not understood."""
+    """Return the values of its column for which a filter holds, or None for an unsupported filter."""
     match each:
         case Not(child=child):
             inner = _spans(child, span)

@@ -1,4 +1,4 @@
-"""Indexes of segments, read once for each query, whatever tier they are in."""
+"""Read the indexes of segments, in either tier, once for each query."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class IndexAccess:
         return found
 
     def proves(self, segment: Segment, timestamp_ms: int, offset: int) -> bool:
-        """Return whether to trust an entry of a time index. A remote one has its checksum, a local one the log."""
+        """Return whether an entry of a time index is right. A checksum proves a remote one, the log a local one."""
         if segment.tier is PlaceTier.REMOTE:
             return True
         position = self.offset_entries(segment).position_before(offset)
@@ -58,7 +58,7 @@ class IndexAccess:
             return False
 
     def for_all(self, segments: list[Segment], read: Callable[[Segment], T]) -> list[T]:
-        """`read` for each segment, several at once: a bucket answers many requests in the time of one."""
+        """Return `read(segment)` for each segment. Several run at once, as requests to a bucket take time to answer."""
         if len(segments) < 2:
             return [read(each) for each in segments]
         with ThreadPoolExecutor(_READERS, thread_name_prefix="stratalog-index") as pool:

@@ -1,7 +1,7 @@
-"""Offset and time indexes as arrays, for planning, which looks at whole indexes of either tier. Pure.
+"""Offset and time indexes of either tier as arrays, for planning. Pure.
 
-Here indexes only save work. One that is damaged, missing, or preallocated with a zero tail gives fewer entries, and a
-coarser plan, never a wrong one: readers check the batch at an entry's position.
+Planning uses indexes only to save work. A damaged, missing or preallocated one (with a zero tail) gives fewer entries
+and a coarser plan, never a wrong one: readers check the batch at an entry's position.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class OffsetEntries:
         return len(self.offsets)
 
     def position_before(self, offset: int) -> int:
-        """Position from which `offset` is found by reading on: of the last entry at or before it, else 0."""
+        """Return the position of the last entry at or before `offset`, else 0: a scan from there finds `offset`."""
         slot = int(np.searchsorted(self.offsets, offset, side="right")) - 1
         return int(self.positions[slot]) if slot >= 0 else 0
 
@@ -63,8 +63,8 @@ def offset_entries(data: Buffer, base_offset: int, log_size: int, entry_size: in
         table = offset_table(data, form, memoryview(data).nbytes // form.entry_size)
         offsets, positions = table["offset"].astype(np.int64), table["position"].astype(np.int64)
         count = _ascending(offsets, positions)
-        # All but the zero tail must be entries of this format: of the other one, some prefix may look so.
-        # And the first entry has a batch before it, unless it stands at the beginning.
+        # All but the zero tail must be entries of this format, because a prefix of the other format may look like it.
+        # The first entry has a batch before it, unless its position is 0.
         fits = count == 0 or ((positions[0] == 0 or positions[0] >= BATCH_SIZE_MIN) and positions[count - 1] < log_size)
         if count * form.entry_size >= used_size(data) and fits:
             return OffsetEntries(offsets[:count] + base_offset, positions[:count])
@@ -87,7 +87,7 @@ def time_entries(data: Buffer, base_offset: int) -> TimeEntries:
 
 
 def _ascending(offsets: Array, positions: Array) -> int:
-    """Return how many entries from the first on ascend strictly in both fields."""
+    """Return the length of the prefix that ascends strictly in both fields."""
     if len(offsets) == 0 or offsets[0] < 0 or positions[0] < 0:
         return 0
     if offsets[0] == 0 and positions[0] == 0 and (len(offsets) == 1 or offsets[1] == 0):

@@ -1,4 +1,4 @@
-"""Sets of integers as disjoint intervals: what pushed filters leave of offsets, partitions and timestamps. Pure."""
+"""Sets of integers as disjoint intervals, for pushed filters on offsets, partitions and timestamps. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Intervals:
 
     @classmethod
     def of(cls, spans: Iterable[tuple[int, int]]) -> Intervals:
-        """Return the union of closed intervals in any order; empty ones (high < low) count for nothing."""
+        """Return the union of closed intervals in any order. Empty ones (high < low) are ignored."""
         merged: list[tuple[int, int]] = []
         for low, high in sorted(spans):
             low, high = max(low, INT64_MIN), min(high, INT64_MAX)

@@ -1,4 +1,4 @@
-"""From starting and ending options to offsets of a snapshot."""
+"""Resolve starting and ending options to offsets of a snapshot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WINDOW_BYTES = 256 * 1024
 
 
 def check_names_all(limit: Limit, subscribed: frozenset[TopicPartition]) -> None:
-    """Limits by partition name exactly the subscribed partitions, as Spark's source demands. UsageError."""
+    """Raise UsageError unless limits by partition name exactly the subscribed partitions, as in Spark's source."""
     if limit.kind not in (LimitKind.OFFSETS, LimitKind.TIMESTAMPS):
         return
     for what, keys in (
@@ -141,7 +141,7 @@ class LimitResolver:
         return None
 
     def _batches(self, wanted: SegmentRange, start: int) -> Iterator[RecordBatch]:
-        """Batches of a segment from about `start` on, read in growing windows."""
+        """Yield the batches of a segment from at or before `start`, read in growing windows."""
         segment = wanted.segment
         window = _WINDOW_BYTES
 

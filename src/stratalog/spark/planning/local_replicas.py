@@ -32,7 +32,7 @@ class ReplicaDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LocalRanges:
-    """What directories serve of a partition: ranges of its segments, and its log start offset as far as known."""
+    """The ranges that local directories serve of a partition, and its log start offset as far as known."""
 
     ranges: tuple[SegmentRange, ...] = ()
     log_start: int = 0
@@ -64,7 +64,7 @@ def _whole(segment: Segment) -> SegmentRange:
 
 
 def _sentence(name: str, choice: ReplicaChoice) -> str:
-    """Return where a partition is read from, for the log."""
+    """Return a log message that says where a partition is read from."""
     shares = ", ".join(
         f"offsets {each.start} to {each.end - 1} of {each.replica.directory}"
         for each in choice.shares

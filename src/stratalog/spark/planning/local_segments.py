@@ -15,7 +15,7 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 @dataclass(frozen=True, slots=True)
 class SealedSegment:
-    """A segment that another follows, as a look found it when its `.log` had `file_size` bytes."""
+    """A segment that is not the last one, as found when its `.log` had `file_size` bytes."""
 
     file_size: int
     next_base: int
@@ -23,7 +23,7 @@ class SealedSegment:
 
 
 class LocalSpan(NamedTuple):
-    """Segments, and between which offsets their log has its records: those that are in none were compacted."""
+    """Segments, and the bounds of their log: offsets within the bounds that no segment has were compacted."""
 
     segments: list[Segment]
     begin: int
@@ -33,8 +33,8 @@ class LocalSpan(NamedTuple):
 class SegmentListing:
     """The segments of a partition directory now; a running broker may append, roll and delete at the same time.
 
-    `on_damage` gets bytes that no crash explains and that cannot be read around. `sealed` has the result of an earlier
-    look by base offset: those files are not opened again, and it is updated.
+    `on_damage` is called for damage that a crash does not explain and that cannot be read around. `sealed` holds the
+    segments of an earlier listing by base offset. Their files are not opened again, and it is updated.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class SegmentListing:
         self._damages: list[tuple[str, int, int]] = []
 
     def list(self) -> list[Segment]:
-        """Return all that have records, in order."""
+        """Return all segments with records, in order."""
         return self.between(0, None).segments
 
     def between(self, start: int, end: int | None) -> LocalSpan:
-        """Return what there is of the offsets [start, end); `end` None: up to the end of the log."""
+        """Return the segments of the offsets [start, end). With `end` None, up to the end of the log."""
         found = undisturbed(self._directory, lambda: self._look(start, end), self._fs)
         for damage in self._damages:
             self._on_damage(*damage)
@@ -66,7 +66,7 @@ class SegmentListing:
         files = list_segments_once(self._directory, self._fs)
         found, sealed = [], {}
         log_end: int | None = files[0].base_offset if files else None
-        followers = [*files[1:], None] if files else []  # a partition that is being made has no log yet
+        followers = [*files[1:], None] if files else []  # a partition that is being created has no log yet
         for each, following in zip(files, followers, strict=True):
             next_base = None if following is None else following.base_offset
             if (next_base is not None and next_base <= start) or (end is not None and each.base_offset >= end):
@@ -94,7 +94,7 @@ class SegmentListing:
             tail = read_segment_end(files, log, self._fs)
             newest = tail.max_timestamp_ms
             if next_base is not None and self._fs.size(files.log) != size:
-                newest = None  # another file was put in its place, and the time index may be that one's
+                newest = None  # the file was replaced, and the time index may belong to the new one
         rest = size - tail.end_position
         lost = 0 if next_base is None else max(0, next_base - tail.end_offset)
         if tail.damage is not None:

@@ -1,4 +1,4 @@
-"""From options and pushed filters to the splits of a query."""
+"""Plan the splits of a query from its options and pushed filters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PartitionRead:
 
 
 class Planner:
-    """Plans one query. One use."""
+    """Plans one query. Use it once."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Planner:
     def plan(self) -> list[SplitPlan]:
         """Return splits that together give every wanted record once. Raises StratalogError.
 
-        The plan is made again while files are replaced under it.
+        If files are replaced during planning, it starts over.
         """
         return again_while_changing(
             lambda: Planner(self._options, self._constraints, self._byte_sources, lost=self._lost)._plan()
@@ -84,7 +84,7 @@ class Planner:
     def between(
         self, snapshot: PartitionSnapshot, start: int, end: int, aborted: tuple[AbortedTransaction, ...] = ()
     ) -> PartitionRead:
-        """Return those of the offsets [start, end) that pass the filters; report those that no segment has."""
+        """Return the offsets of [start, end) that pass the filters, and report those that no segment has."""
         for low, high in holes(
             snapshot.ranges, start, end, lambda before, after: explains(before, after, self._byte_sources)
         ):
@@ -121,7 +121,7 @@ class Planner:
         return narrowed
 
     def split(self, wanted: Sequence[PartitionRead]) -> list[SplitPlan]:
-        """Cut into splits of `splitBytes`; smaller ones, by bytes and then by offsets, to come to `minPartitions`."""
+        """Cut into splits of `splitBytes`, or smaller ones, by bytes and then by offsets, to reach `minPartitions`."""
         options = self._options
         plans = self._split_by(wanted, options.split_bytes, options.max_records_per_partition)
         minimum = options.min_partitions

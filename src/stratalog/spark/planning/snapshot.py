@@ -1,10 +1,11 @@
 """The contents of data directories and bucket at one moment: partitions, their segments by offset, and where they end.
 
-A snapshot is taken once, at planning, and fixes the end of every partition; what is appended later belongs to the next
-query. Local directories are listed before the bucket: a segment that moves there in between is seen at least once.
+A snapshot is taken once, during planning, and fixes the end of every partition. Records appended later belong to the
+next query. Local directories are listed before the bucket, so a segment that moves there in between is seen at least
+once.
 
-Brokers, when there are any, are asked first, and then they say which partitions there are and where each begins and
-ends; directories and bucket serve what they have of that, and the rest is left to the brokers.
+If the query names brokers, they are asked first and decide which partitions exist and where each begins and ends.
+Directories and bucket serve what they have of these offsets, and the brokers serve the rest.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from stratalog.util import FileSystem
 
 logger = logging.getLogger("stratalog.spark")
 
-#: Manifests that queries of this process have read: the next action on the same bucket does without.
+#: Manifests that queries of this process have read. The next query of the same bucket does not read them again.
 _READ_BEFORE = ManifestCache(128 * 1024 * 1024)
 
 
@@ -84,9 +85,9 @@ class PartitionSnapshot:
 
 
 class SnapshotReader:
-    """Looks at all paths and the bucket of a query, `discover` first. One use.
+    """Reads all paths and the bucket of a query. Call `discover` first, and use it once.
 
-    A caller that looks repeatedly gives `memory`; one that counts losses itself gives `lost`.
+    A caller that takes snapshots repeatedly passes `memory`. One that counts losses itself passes `lost`.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class SnapshotReader:
         self._reported: dict[TopicPartition, BrokerPartition] = {}
 
     def discover(self, wanted: Callable[[str, int], bool], *, must_exist: bool = True) -> frozenset[TopicPartition]:
-        """Return all subscribed partitions, and look closer at those for which `wanted(topic, partition)`.
+        """Return all subscribed partitions, and read those for which `wanted(topic, partition)`.
 
         Raises UsageError for a wrong path, and for a named topic or partition that does not exist (unless `must_exist`
         is false).
@@ -159,7 +160,7 @@ class SnapshotReader:
         ]
 
     def _broker_partitions(self) -> list[PartitionSnapshot]:
-        """Return the partitions that the brokers report, with what files and bucket have of the same topic."""
+        """Return the partitions that the brokers report, with the segments of the same topic in files and bucket."""
         noted = {
             key[0]: {each.topic_id: "the cluster"} for key, each in self._reported.items() if each.topic_id is not None
         }
@@ -172,7 +173,7 @@ class SnapshotReader:
         return found
 
     def _replicas(self, key: TopicPartition, topic_id: UUID | None) -> list[ReplicaDirectory]:
-        """Return the directories of a partition that belong to a topic, as far as known."""
+        """Return the directories of a partition, without those known to belong to another topic."""
         return [each for each in self._local.get(key, []) if self._is_of(each, topic_id)]
 
     @staticmethod
@@ -207,7 +208,7 @@ class SnapshotReader:
             raise UsageError(f"option path: {root} cannot be read: {error.strerror or error}") from error
 
     def _read_local(self, topic: str, partition: int, directory: Path) -> ReplicaDirectory:
-        checkpoints = self._checkpoints.of(directory, topic, partition)  # before the log, which may have more by then
+        checkpoints = self._checkpoints.of(directory, topic, partition)  # before the log, which may grow in between
         try:
             topic_id = PartitionMetadataFile(directory / PARTITION_METADATA, self._fs).read()
             starts = OffsetCheckpoint(directory.parent / LOG_START_OFFSETS, self._fs).read()
@@ -217,7 +218,7 @@ class SnapshotReader:
         sealed = self._memory.sealed(directory, topic_id)
         before = set(sealed)
         segments = SegmentListing(directory, self._lost, self._fs, sealed).list()
-        if before - sealed.keys():  # what has been deleted here may be in the bucket since it was looked at last
+        if before - sealed.keys():  # segments deleted here may have reached the bucket since it was last listed
             self._memory.forget_remote()
         return ReplicaDirectory(directory, topic_id, segments, starts.get((topic, partition), 0), checkpoints)
 
@@ -226,7 +227,7 @@ class SnapshotReader:
     def _read_manifests(
         self, is_wanted: Callable[[TopicPartition], bool]
     ) -> tuple[list[SegmentManifest], set[TopicPartition]]:
-        """Return the manifests of wanted partitions, and the partitions that were passed over by their names."""
+        """Return the manifests of wanted partitions, and the partitions that their names excluded."""
         if self._options.remote_url is None:
             return [], set()
         not_read: set[TopicPartition] = set()
@@ -246,7 +247,7 @@ class SnapshotReader:
             return []
 
         def reads(topic: str, partition: int) -> bool:
-            # Which of several topics of one name is meant is only known from all of their partitions.
+            # Several topics may have the same name. All their partitions are needed to select one.
             if subscribed[topic] > 1 or is_wanted((topic, partition)):
                 return True
             not_read.add((topic, partition))

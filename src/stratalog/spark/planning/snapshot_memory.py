@@ -1,8 +1,8 @@
-"""What a stream keeps from one look at directories and bucket for the next, before every batch.
+"""What a stream remembers from one snapshot, taken before every batch, to the next.
 
-Sealed segments only change by compaction, which changes their size; manifests never do. So a directory costs its
-listing and the end of its active segment; a bucket costs the listing of the topics read, at most once in
-`remote_interval_ms`, and new manifests. Not thread-safe.
+Sealed segments only change by compaction, which changes their size; manifests never change. So each snapshot only lists
+a directory and reads the end of its active segment. It lists the topics of a bucket at most once in
+`remote_interval_ms`, and reads new manifests. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from stratalog.spark.planning.local_segments import SealedSegment
 
 
 def _never_again() -> int:
-    """Return a clock for a single look."""
+    """Return 0: a clock that stands still, for a single snapshot."""
     return 0
 
 
 @dataclass(slots=True)
 class SnapshotMemory:
-    """Empty for a first look."""
+    """The memory of a stream; empty before its first snapshot."""
 
     remote_interval_ms: int = 0
     now_ms: Callable[[], int] = _never_again
@@ -41,16 +41,16 @@ class SnapshotMemory:
         return self._sealed.setdefault((directory, topic_id), {})
 
     def remote(self, look: Callable[[], list[SegmentManifest]]) -> list[SegmentManifest]:
-        """Return what `look` finds in the bucket, or found not long ago."""
+        """Return the result of `look`, or its last one if that is recent enough."""
         now_ms = self.now_ms()
         if self._remote is None or now_ms - self._remote_looked_ms >= self.remote_interval_ms:
             self._remote, self._remote_looked_ms = look(), now_ms
         return self._remote
 
     def forget_remote(self) -> None:
-        """Let the next look go to the bucket."""
+        """Let the next snapshot list the bucket."""
         self._remote = None
 
     def forget_sealed(self) -> None:
-        """Directories may hold other partitions now."""
+        """Forget all sealed segments: directories may hold other partitions now."""
         self._sealed.clear()

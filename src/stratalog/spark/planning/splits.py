@@ -1,8 +1,8 @@
-"""From ranges of offsets to splits: what one Spark task reads. Pure.
+"""Make splits, each read by one Spark task, from ranges of offsets. Pure.
 
-A segment is cut at entries of its offset index into pieces of about `split_bytes`; offsets bound what is taken from a
-piece. Pieces of one partition that follow each other are put together while they are small, so that small segments do
-not make small tasks. `maxRecordsPerPartition` cuts at offsets; the bytes around such a cut are read twice.
+A segment is cut at entries of its offset index into pieces of about `split_bytes`. Each piece also has the bounds of
+its offsets. Small consecutive pieces of a partition are joined, so that small segments do not make small tasks.
+`maxRecordsPerPartition` cuts at offsets; the bytes around such a cut are read twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries
 
 
 def needs_index(wanted: SegmentRange, split_bytes: int) -> bool:
-    """Return whether the offset index can spare bytes or cut this range."""
+    """Return whether the offset index can save reading bytes, or cut this range."""
     segment = wanted.segment
     if segment.tier is PlaceTier.BROKER:
         return False
@@ -72,7 +72,7 @@ def cut_segment(
 
 
 def apart(pieces: Sequence[Piece], entries: OffsetEntries, segment: Segment) -> list[Piece]:
-    """Give the pieces offsets of their own, where no header shows what begins at a cut.
+    """Give the pieces disjoint offsets where no batch header was read at a cut.
 
     The offsets up to that of the entry at a cut go to the piece before it, which reads one entry further. If the
     segment is replaced, every piece is found by its offsets.
@@ -96,7 +96,7 @@ def apart(pieces: Sequence[Piece], entries: OffsetEntries, segment: Segment) -> 
 
 
 def _cut_positions(positions: Any, start: int, end: int, split_bytes: int) -> list[int]:
-    """Entries in (start, end) that are nearest to equal parts of at most about `split_bytes`."""
+    """Return entries in (start, end) that cut it into nearly equal parts of about `split_bytes` at most."""
     count = -(-(end - start) // split_bytes)
     if count <= 1:
         return []
@@ -158,8 +158,8 @@ def narrow_by_time(
 ) -> SegmentRange | None:
     """Return the range without the offsets at both ends that the time index rules out, or None if none are left.
 
-    Up to an entry's offset no record is newer than the entry. With a known disorder, no later record is older than the
-    entry by more than that. Only entries that `proves` confirms are used.
+    Up to an entry's offset no record is newer than the entry. If the disorder is known, no later record is older than
+    the entry by more than that. Only entries that `proves` confirms are used.
     """
     start, end = wanted.start, wanted.end
     before = int(np.searchsorted(entries.timestamps_ms, low_ms, side="left")) - 1

@@ -1,4 +1,4 @@
-"""Look at files that others replace and delete at the same time, again from the beginning if necessary."""
+"""Read files that other processes replace and delete at the same time, with retries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def again_while_changing(look: Callable[[], T]) -> T:
-    """Call `look` until no file disappears under it, and return its result. DataLossError if that does not end."""
+    """Call `look` until no file disappears during it, and return its result. Raises DataLossError after some tries."""
     for _ in range(_TRIES):
         try:
             return look()

@@ -1,4 +1,4 @@
-"""Which segment serves which offsets of a partition, where both tiers have segments. Pure."""
+"""Choose the segment that serves each offset of a partition, where both tiers have segments. Pure."""
 
 from __future__ import annotations
 

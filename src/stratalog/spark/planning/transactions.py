@@ -1,13 +1,11 @@
-"""Transactions of a partition snapshot, for `isolationLevel=read_committed`.
+"""Aborted transactions and the last stable offset of a partition snapshot, for `isolationLevel=read_committed`.
 
-The end of committed data, and aborted transactions.
-
-With brokers the end of the snapshot is already the last stable offset. They also report the outcome of transactions
+With brokers, the end of the snapshot is already the last stable offset. They also report the outcome of transactions
 that are open where files end and brokers continue.
 
-Aborted transactions come from the transaction indexes; those of the active segment from its batches, because a running
-broker writes the marker before the index entry. Open ones come from the producer state at the last segment and the
-batches after it.
+Aborted transactions come from the transaction indexes. Those of the active segment come from its batches, because a
+running broker writes the marker before the index entry. Open transactions come from the producer state at the last
+segment and the batches after it.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ _READERS = 16
 
 @dataclass(frozen=True, slots=True)
 class DecidedTransactions:
-    """Everything before `last_stable_offset` is decided; what of it was aborted, in the order of the markers."""
+    """The last stable offset, and the transactions aborted before it, in the order of their markers."""
 
     last_stable_offset: int
     aborted: tuple[AbortedTransaction, ...]
@@ -45,7 +43,7 @@ def transaction_state(snapshot: PartitionSnapshot, byte_sources: ByteSources, st
     """Return the decided transactions of the offsets from `start` on.
 
     Raises DataLossError for damaged producer state, CorruptIndexError, and PlaceMissingError for a file or object that
-    is gone or was replaced, so that the caller looks again.
+    was deleted or replaced, so that the caller takes a new snapshot.
     """
     read = {id(each.segment): each for each in snapshot.ranges if each.end > start}.values()
     with_index = [each for each in read if each.segment.txn_index is not None]
@@ -64,7 +62,7 @@ def transaction_state(snapshot: PartitionSnapshot, byte_sources: ByteSources, st
 
 
 def last_stable_offset(snapshot: PartitionSnapshot, byte_sources: ByteSources) -> int:
-    """Return where what is decided ends, without brokers. Raises what `transaction_state` raises."""
+    """Return the last stable offset without brokers. Raises the errors of `transaction_state`."""
     return min(
         [
             snapshot.end,
@@ -74,7 +72,7 @@ def last_stable_offset(snapshot: PartitionSnapshot, byte_sources: ByteSources) -
 
 
 def _ends_of_files(snapshot: PartitionSnapshot) -> Iterator[tuple[list[Segment], int]]:
-    """Return where files and objects end and brokers go on, or nothing: all segments up to there, and the offset."""
+    """Yield where files and objects end and brokers continue, if they do: the segments up to there, and the offset."""
     before: list[Segment] = []
     for each, after in pairwise([*snapshot.ranges, None]):
         assert each is not None
@@ -89,10 +87,11 @@ def _at_end(
 ) -> tuple[list[AbortedTransaction], dict[int, int]]:
     """Return transactions aborted in the last segment that no index has, and first offsets of those open at `end`.
 
-    A replica may have markers from `end` on, which are not committed.
+    A replica may have markers at or after `end`, which are not committed.
 
-    The snapshot of a remote segment is of its end, that of a local one of its beginning. Where it is missing, the state
-    is replayed from the nearest one before, or from the beginning of the log, as a broker does at startup.
+    The producer snapshot of a remote segment is taken at its end, that of a local one at its beginning. If it is
+    missing, the state is replayed from the nearest one before, or from the beginning of the log, as a broker does at
+    startup.
     """
     replayed: list[Segment] = []
     open_: dict[int, int] = {}
@@ -120,7 +119,7 @@ def _at_end(
 def _decided_later(
     snapshot: PartitionSnapshot, end: int, open_: Mapping[int, int], byte_sources: ByteSources
 ) -> list[AbortedTransaction]:
-    """Return the transactions open at `end` that were aborted later, wherever that is."""
+    """Return the transactions open at `end` that were aborted later."""
     key = snapshot.topic, snapshot.partition
     return [
         AbortedTransaction(producer_id, first, end - 1, first)
@@ -144,7 +143,7 @@ def _indexed(wanted: SegmentRange, byte_sources: ByteSources) -> list[AbortedTra
 
 
 def _open_in_snapshot(segment: Segment, byte_sources: ByteSources) -> dict[int, int]:
-    """First offsets of the open transactions by producer id, as of the segment's producer snapshot."""
+    """Return the first offset of each open transaction by producer id, from the segment's producer snapshot."""
     if segment.snapshot is None:
         return {}
     try:
@@ -167,7 +166,7 @@ def _read_checked(segment: Segment, place: Place, kind: ObjectKind, byte_sources
 
 
 def _replay(segment: Segment, end: int, byte_sources: ByteSources, open_: dict[int, int]) -> list[AbortedTransaction]:
-    """Bring `open_` from the beginning of a segment to its end, or `end`; return the transactions aborted in it."""
+    """Update `open_` with a segment up to its end or `end`, and return the transactions aborted in it."""
     aborted = []
     with byte_sources.open_local(segment.log) as file:
         for position, batch in scan_headers(file, 0, segment.size):

@@ -1,4 +1,4 @@
-"""On an executor: from a split to Arrow batches."""
+"""Read splits as Arrow batches, on executors."""
 
 import lazy_loader
 

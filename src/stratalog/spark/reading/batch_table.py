@@ -1,4 +1,4 @@
-"""The batches of a block of bytes as a table of what their headers say: one native pass, then numpy."""
+"""The batch headers of a block of bytes as a table: one native pass, then numpy."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _scan_old(view: memoryview, start: int) -> tuple[Any, int]:
 
 
 def _base_offset(batch: RecordBatch) -> int:
-    """Return the base offset; for a wrapper that cannot be read its last offset, as decoding will report it."""
+    """Return the base offset, or the last offset of a wrapper that cannot be read, which decoding will report."""
     try:
         return batch.base_offset
     except KafkaError:

@@ -1,4 +1,4 @@
-"""Read offsets through a broker, on a worker: fetches run ahead of decoding, which is that of files."""
+"""Read offsets through a broker, on a worker. Fetches run ahead of decoding."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _GONE: Final = (UnknownTopicIdError, UnknownTopicOrPartitionError, InconsistentT
 
 
 class _Chunk(NamedTuple):
-    """Whole batches from the one with `offset` on."""
+    """Whole batches, the first of which contains `offset`."""
 
     offset: int
     records: memoryview
@@ -59,7 +59,7 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerReader:
-    """Reads pieces of one partition. `topic_id` is that of the incarnation that the query was planned for."""
+    """Reads pieces of one partition. `topic_id` is that of the topic when the query was planned."""
 
     cluster: Cluster
     topic: str
@@ -92,7 +92,7 @@ class BrokerReader:
             low = int(found.table["last_offset"][-1]) + 1
 
     def _chunks(self, piece: Piece) -> Iterator[_Chunk | Missing]:
-        """Yield the results of fetches up to the end of the piece."""
+        """Fetch up to the end of the piece, and yield the results."""
         at = piece.start
         guess = min((piece.end - at) * _RECORD_BYTES_GUESS, _FETCH_BYTES_FIRST)
         wanted = min(piece.size or guess, FETCH_BYTES_MAX)
@@ -118,14 +118,14 @@ class BrokerReader:
             aborted = aborted_ranges(records, table, fetched.aborted) if fetched.aborted else ()
             yield _Chunk(at, records, table, aborted)
             reached = int(table["last_offset"].max()) + 1
-            # what is left, by the size of what there was; some more, so that one fetch is enough
+            # Estimate the rest from the size so far, with a margin so that one fetch is enough.
             left = piece.end - reached
             wanted = left * table.end // max(reached - at, 1) * 9 // 8 + FETCH_BYTES_MIN
             wanted = min(wanted, FETCH_BYTES_MAX)
             at = max(reached, at + 1)
 
     def _fetch(self, at: int, end: int, max_bytes: int) -> FetchedRecords | Missing:
-        """Return records at `at`, or what is missing from there on."""
+        """Return the records from `at` on, or the range missing there."""
         deadline = SYSTEM_CLOCK.monotonic() + self.cluster.options.request_timeout_s
         try:
             while True:

@@ -1,8 +1,8 @@
-"""From the bytes of a piece to Arrow record batches in the columns of `stratalog.records.columns`.
+"""Decode the bytes of a piece to Arrow record batches in the columns of `stratalog.records.columns`.
 
 A block is cut into whole batches; a batch that straddles two blocks is assembled. A batch that its header rules out
-(aborted, timestamps) is not decoded, nor is a compressed batch whose records are only counted. A batch that fails its
-CRC, or has impossible offsets, is never served: it is reported with file and position, and left out if `on_data_loss`
+(aborted, timestamps) is not decoded. Neither is a compressed batch whose records are only counted. A batch that fails
+its CRC or has impossible offsets is never served. It is reported with file and position, and left out if `on_data_loss`
 returns.
 """
 
@@ -31,16 +31,16 @@ from stratalog.spark.planning import Intervals
 from stratalog.spark.reading.batch_table import UNKNOWN, BatchTable
 from stratalog.spark.reading.blocks import Block
 
-#: About what one Arrow batch holds; decompressed sizes are estimated from those of the batches before.
+#: Bytes that one Arrow batch should hold. Decompressed sizes are estimated from the batches before.
 OUTPUT_BYTES: Final = 8 * 1024 * 1024
 
-#: How far a batch may expand that has not been seen yet: one of unknown kind is decoded on its own.
+#: Assumed expansion of a batch whose codec has not been seen yet: such a batch is decoded on its own.
 _RATIO_UNKNOWN: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The wanted records of a split, besides their offsets.
+    """Which records and columns of a split are wanted, besides the offsets.
 
     `columns` are those of `decode_columns`, with `timestamp` if times are restricted.
     """
@@ -68,7 +68,7 @@ class PieceDecoder:
 
     @property
     def reached(self) -> int:
-        """The first offset that was not decoded yet."""
+        """The first offset that is not decoded yet."""
         return max(self._base_min, self.piece.start)
 
     def decode(self, blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
@@ -161,7 +161,7 @@ class PieceDecoder:
         return fits
 
     def _ruled_out(self, table: BatchTable) -> Any:
-        """Which batches have no wanted record, by their headers."""
+        """Return which batches have no wanted record, by their headers."""
         out = np.zeros(len(table), np.bool_)
         times = self.selection.timestamps_ms
         if not times.is_everything:
@@ -195,7 +195,7 @@ class PieceDecoder:
             yield rows_without_columns(found)
 
     def _runs(self, wanted: Any, table: BatchTable) -> Iterator[tuple[int, int]]:
-        """Ranges of wanted batches that lie together and make about OUTPUT_BYTES."""
+        """Yield ranges of adjacent wanted batches that decode to about OUTPUT_BYTES."""
         edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
         for first, last in edges.reshape(-1, 2).tolist():
             sizes = table["size"][first:last]
@@ -247,7 +247,7 @@ class PieceDecoder:
         return found if keep.all() else found.filter(pa.array(keep))
 
     def _verify(self, position: int, view: memoryview, table: BatchTable, index: int) -> bool:
-        """Return whether the CRC vouches for a header, by which a batch is ruled out or counted."""
+        """Return whether the CRC confirms a header by which a batch is ruled out or counted."""
         try:
             batch_at(view, int(table["position"][index])).ensure_valid()
         except KafkaError as error:
@@ -272,7 +272,7 @@ class PieceDecoder:
         self._lose(position, error, first, self.piece.end, self.piece.end_position - position)
 
     def _lose(self, position: int, error: KafkaError, start: int, end: int, size: int) -> None:
-        """Name the position in the source: that of the error is relative to a block."""
+        """Report a loss at a position in the source. The position in `error` is relative to a block."""
         what = f"batch at position {position} cannot be read: {error.reason}; offsets {start} to {end - 1}"
         self.on_data_loss(f"{self.source}: {what}", self._wanted_of(start, end), size)
 
@@ -282,7 +282,7 @@ class PieceDecoder:
 
 
 def _complete(carry: bytearray, view: memoryview) -> int:
-    """Add to a batch's beginning what it lacks; return how much of `view` that took, -1 if it lacks more than that."""
+    """Complete a batch from `view`, and return the bytes taken from it, or -1 if the batch goes on past `view`."""
     taken = 0
     if len(carry) < fmt.HEADER_SIZE_UP_TO_MAGIC:
         taken = min(fmt.HEADER_SIZE_UP_TO_MAGIC - len(carry), len(view))

@@ -1,7 +1,7 @@
-"""Find the records of a piece whose log is gone, or is another one than was planned.
+"""Find the records of a piece whose log was deleted or replaced since planning.
 
 A local segment may have been compacted, deleted, or moved to the remote tier; a remote one may have been replaced. The
-offsets of the piece are looked up again in the same topic. Records that compaction has removed are no loss: a newer
+offsets of the piece are looked up again in the same topic. Records removed by compaction are not a loss: a newer
 record has their key, even if it is after the end of the plan.
 """
 
@@ -42,7 +42,7 @@ class Elsewhere:
         return f"{self.plan.topic}-{self.plan.partition}"
 
     def of(self, piece: Piece, why: str) -> list[Piece]:
-        """Return pieces with what is left of this one, after `why`; report what is lost."""
+        """Return pieces with the remaining records of this one, which `why` made unreadable, and report losses."""
         if piece.copy is not None:
             return [replace(piece, log=piece.copy, copy=None)]
         lost = f"{self.byte_sources.describe(piece.log)} {why} since the query was planned"
@@ -63,15 +63,15 @@ class Elsewhere:
         return found
 
     def _look(self, piece: Piece) -> LocalSpan:
-        """Return what the directory has of a piece now."""
+        """Return the segments that the directory has of a piece now."""
         segments = SegmentListing(Path(piece.log.name).parent, self.on_data_loss, self.byte_sources.fs)
         try:
             return segments.between(piece.start, piece.end)
-        except FileNotFoundError:  # the directory is gone
+        except FileNotFoundError:  # the directory was deleted
             return LocalSpan([], piece.end, piece.end)
 
     def _unexplained(self, span: LocalSpan, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Return the offsets without a local segment that compaction has not taken: it leaves both ends of a log."""
+        """Yield the offsets without a local segment that compaction has not removed: it keeps both ends of a log."""
         edges = [start, *(min(max(edge, start), end) for edge in (span.begin, span.end)), end]
         for part, (low, high) in enumerate(pairwise(edges)):
             is_inside = part == 1
@@ -89,15 +89,15 @@ class Elsewhere:
         return self.plan.topic_id is not None and _topic_id(place, self.byte_sources) == self.plan.topic_id
 
     def _beyond(self, piece: Piece, lost: str) -> list[Piece]:
-        """Through the brokers, which know where their records are, in either tier; else from the remote tier."""
+        """Return pieces that read through the brokers, which serve both tiers, else from the remote tier."""
         if self.byte_sources.broker is not None:
             return [replace(piece, log=Place(PlaceTier.BROKER, self.name), copy=None)]
         return self.in_remote_tier(piece, lost)
 
     def in_remote_tier(self, piece: Piece, lost: str) -> list[Piece]:
-        """Return what the remote tier has of a piece; report what it lacks.
+        """Return pieces with the records that the remote tier has, and report the offsets that it lacks.
 
-        Compaction replaces segments of a bucket by others with the same offsets, without records that have a newer one.
+        Compaction replaces segments of a bucket with others for the same offsets, without records that are superseded.
         """
         if self.byte_sources.remote_url is None:
             self.gave_up(piece, f"{lost}, and no remote tier was given")
@@ -123,7 +123,7 @@ class Elsewhere:
         )
 
     def _remote_ranges(self, piece: Piece) -> list[SegmentRange]:
-        """Return all that the bucket has of the partition now, but for the object of the piece itself."""
+        """Return the ranges that the bucket has of the partition now, without the object of the piece itself."""
         plan = self.plan
         listed = list_remote_segments(self.byte_sources.store, [plan.topic], covered=True)
         ids = {each.topic_id for each in listed} if plan.topic_id is None else {plan.topic_id}
@@ -137,7 +137,7 @@ class Elsewhere:
 
 
 def _is_compacted_between(ranges: list[SegmentRange], start: int, end: int) -> bool:
-    """Return whether compaction may have taken offsets that no remote segment has: it leaves both ends of a log."""
+    """Return whether compaction may have removed offsets that no remote segment has: it keeps both ends of a log."""
     before = [each for each in ranges if each.end <= start][-1:]
     behind = [each for each in ranges if each.start >= end][:1]
     return bool(before and behind) and all(has_compact_policy(each.segment) for each in before + behind)

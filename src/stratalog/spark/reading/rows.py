@@ -1,4 +1,4 @@
-"""Decoded columns as rows of the source: the schema of Spark's Kafka source, in Arrow exactly as Spark demands it."""
+"""Make rows of the source from decoded columns: the schema of Spark's Kafka source, in the Arrow types of Spark."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def spark_schema(columns: Sequence[str]) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark demands, with times in UTC, which Spark 4.2 and later must be asked for."""
+    """Return the Arrow schema that Spark expects, with times in UTC, which Spark 4.2 and later only give on request."""
     takes_zone = "timezone" in signature(to_arrow_schema).parameters
     return to_arrow_schema(schema, timezone="UTC") if takes_zone else to_arrow_schema(schema)
 
 
 def checked_columns(schema: StructType) -> tuple[str, ...]:
-    """Return the columns of a schema that a query gave itself: some of ours, with our types. Raises UsageError."""
+    """Return the columns of a query's own schema. Raises UsageError for an unknown column or a different type."""
     for field in schema.fields:
         if field.name not in _TYPES or field.dataType != _TYPES[field.name]:
             expected = _TYPES.get(field.name)
@@ -74,7 +74,7 @@ def checked_columns(schema: StructType) -> tuple[str, ...]:
 
 
 def decoded_columns(columns: Sequence[str], *, with_timestamp: bool) -> tuple[str, ...]:
-    """Return what must be decoded for these columns."""
+    """Return the columns to decode for these columns of the source."""
     names = [_DECODED[name] for name in columns if name in _DECODED]
     if with_timestamp and "timestamp" not in names:
         names.append("timestamp")
@@ -127,7 +127,7 @@ class _Constant:
 
 
 def _to_microseconds(milliseconds: Any) -> Any:
-    """Timestamps; those beyond what microseconds can hold become the last ones that they can."""
+    """Return timestamps in microseconds. Times out of their range become the nearest in range."""
     values = milliseconds.to_numpy()
     if len(values) and (values.max() > _MILLISECONDS_MAX or values.min() < -_MILLISECONDS_MAX):
         values = np.clip(values, -_MILLISECONDS_MAX, _MILLISECONDS_MAX)

@@ -1,4 +1,4 @@
-"""Read one split on a worker, in either tier, also if files are gone or replaced since the query was planned."""
+"""Read one split on a worker, in either tier, even if files were deleted or replaced since the query was planned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SplitReader:
     def read(self, plan: SplitPlan, selection: Selection) -> Iterator[pa.RecordBatch]:
         """Yield the wanted records of a split, in order.
 
-        Raises what `on_data_loss` raises, RemoteStorageError, OSError.
+        Raises the errors of `on_data_loss`, RemoteStorageError, OSError.
         """
         selection = replace(selection, aborted=plan.aborted)
         for piece in plan.pieces:
@@ -39,7 +39,7 @@ class SplitReader:
     def _read_piece(
         self, plan: SplitPlan, piece: Piece, selection: Selection, again: int = _LOOKS_AGAIN
     ) -> Iterator[pa.RecordBatch]:
-        """One piece, wherever it is; `again` is how often that may be looked for again."""
+        """Yield the records of one piece. `again` is how often its location may be looked up again."""
         if piece.log.tier is PlaceTier.BROKER:
             yield from self._read_from_broker(plan, piece, selection, again)
             return
@@ -51,7 +51,7 @@ class SplitReader:
                 with closing(blocks):
                     yield from decoder.decode(blocks)
                 return
-            except PlaceMissingError as error:  # before anything of it was read, or in the middle
+            except PlaceMissingError as error:  # before the first block or in the middle
                 why = "was changed or replaced" if isinstance(error, PlaceChangedError) else "is gone"
         rest = replace(piece, start=decoder.reached)
         if rest.start < rest.end:
@@ -70,7 +70,7 @@ class SplitReader:
     def _read_from_broker(
         self, plan: SplitPlan, piece: Piece, selection: Selection, again: int
     ) -> Iterator[pa.RecordBatch]:
-        """Read through the broker; what it no longer has may be in the remote tier."""
+        """Read through the broker. Records that it no longer has may be in the remote tier."""
         elsewhere = Elsewhere(self.byte_sources, self.on_data_loss, plan)
         reader = BrokerReader(
             self.byte_sources.cluster,

@@ -1,4 +1,4 @@
-"""The work of a task on a split, of a batch query or a stream: read it, decode it, make rows of it."""
+"""The work of a task of a batch query or a stream: read a split, decode it and make rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_rows(
     plan: SplitPlan, options: ReadOptions, byte_sources: ByteSources, schema: StructType, constraints: Constraints
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one split as Arrow batches in `schema`."""
-    # The planner imports this module for the source, and need not wait for the native loops.
+    # Imported here, so that the planner, which imports this module too, does not wait for the native loops.
     from stratalog.spark.reading.decode import Selection
     from stratalog.spark.reading.split_reader import SplitReader
 
