@@ -1,4 +1,4 @@
-// See columnar_intake.py. Compiled at run time by Janino, which knows no lambdas, no type inference and few generics.
+// See scan_rule.py. Compiled at run time by Janino, which supports no lambdas, no type inference and few generics.
 package io.stratalog.spark;
 
 import java.nio.charset.StandardCharsets;
@@ -48,21 +48,21 @@ import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction2;
 import scala.runtime.AbstractFunction3;
 
-/** Hands Spark the Arrow batches of a Python data source as columns, where Spark itself takes them apart into rows. */
+/** Gives Spark the Arrow batches of a Python data source as columns, which Spark itself would convert to rows. */
 public class StratalogColumns implements PartitionReaderFactory {
     private static final long serialVersionUID = 1L;
 
     /** Prefix of a constant column's name, in Arrow. As in rows.py. */
     private static final String CONSTANT = "stratalog.";
 
-    /** What stands before the size of a split in its pickled bytes. As in source.py. */
+    /** The prefix of the size of a split in its pickled bytes. As in source.py. */
     private static final String SIZE = "stratalog.bytes=";
 
     private final PythonPartitionReaderFactory python;
     private final StructType sent;
     private final StructType wanted;
 
-    /** `sent` is what Python sends; what else is `wanted` is the same in all rows of a partition. */
+    /** `sent` are the columns that Python sends; other `wanted` columns are the same in all rows of a partition. */
     public StratalogColumns(PythonPartitionReaderFactory python, StructType sent, StructType wanted) {
         this.python = python;
         this.sent = sent;
@@ -84,14 +84,14 @@ public class StratalogColumns implements PartitionReaderFactory {
         return new Reader(this, pickled);
     }
 
-    /** From a scan of what Python sends, and the schema that is wanted, to a scan by columns. */
+    /** Makes a columnar scan from a scan of the columns that Python sends and the schema that is wanted. */
     public static class Intake extends AbstractFunction2 {
         public Object apply(Object scan, Object wanted) {
             return new ColumnarScan((PythonScan) scan, (StructType) wanted);
         }
     }
 
-    /** The same for who has no scan: from what reads rows, what Python sends and what is wanted. */
+    /** The same for a caller without a scan: from a row reader, the columns that Python sends and those wanted. */
     public static class Readers extends AbstractFunction3 {
         public Object apply(Object python, Object sent, Object wanted) {
             return new StratalogColumns((PythonPartitionReaderFactory) python, (StructType) sent, (StructType) wanted);
@@ -112,7 +112,7 @@ public class StratalogColumns implements PartitionReaderFactory {
             return this.wanted;
         }
 
-        /** For `explain`: what is pushed down, and what is left to be read. Spark plans the splits for it anyway. */
+        /** For `explain`: pushed filters, splits and bytes to read. Spark plans the splits for it anyway. */
         public String description() {
             Map known = getMetaData();
             return this.python.description() + " PushedFilters: " + known.apply("PushedFilters")
@@ -130,7 +130,7 @@ public class StratalogColumns implements PartitionReaderFactory {
             return (Map) known.updated("Bytes", String.valueOf(bytes));
         }
 
-        /** What a split says of its size; see source.py. */
+        /** Returns the size that a split records of itself; see source.py. */
         private static long bytesOf(byte[] pickled) {
             String text = new String(pickled, StandardCharsets.ISO_8859_1);
             int start = text.indexOf(SIZE);
@@ -146,7 +146,7 @@ public class StratalogColumns implements PartitionReaderFactory {
             return Scan.ColumnarSupportMode.SUPPORTED;
         }
 
-        /** Always the same one: it plans when it is first asked for its splits. */
+        /** Always returns the same object, which plans when its splits are first requested. */
         public synchronized Batch toBatch() {
             if (this.batch == null) {
                 this.batch = new ColumnarBatches(this.python.toBatch(), this.python.readSchema(), this.wanted);
@@ -176,7 +176,7 @@ public class StratalogColumns implements PartitionReaderFactory {
         }
     }
 
-    /** One task's batches. Spark's runner frees each when the next is asked for, and the last with the task. */
+    /** One task's batches. Spark's runner frees each one when the next is requested, and the last with the task. */
     private static class Reader implements PartitionReader {
         private final UserDefinedPythonDataSource source;
         private final Map metrics;
@@ -204,11 +204,11 @@ public class StratalogColumns implements PartitionReaderFactory {
             TaskContext context = TaskContext.get();
             this.batches = new org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory$MapInBatchEvaluator$$anon$1(
                 evaluator, new int[][] {{0}}).compute(input(partition), context.partitionId(), context);
-            // Listeners are told in reverse: this one before that of the runner, which frees the memory.
+            // Listeners run in reverse order: this one runs before that of the runner, which frees the memory.
             context.addTaskCompletionListener(this.lifetime);
         }
 
-        /** What Python gets: one batch of one row of one struct, with the pickled partition. */
+        /** Makes the input of Python: one batch with one row of one struct, which has the pickled partition. */
         private static Iterator input(byte[] partition) {
             InternalRow row = InternalRow.fromSeq(one(InternalRow.fromSeq(one(partition))));
             return one(one(row).iterator()).iterator();
@@ -236,7 +236,7 @@ public class StratalogColumns implements PartitionReaderFactory {
             return new ColumnarBatch(vectors, found.numRows());
         }
 
-        /** A column that has one value, which stands in the metadata of the first field that was sent. */
+        /** Makes a column of one value, which is in the metadata of the first field that was sent. */
         private static ColumnVector constant(StructField field, ValueVector first, int rows) {
             String value = (String) first.getField().getMetadata().get(CONSTANT + field.name());
             if (value == null) {
@@ -266,7 +266,7 @@ public class StratalogColumns implements PartitionReaderFactory {
         }
     }
 
-    /** Whether a task's memory is still there: a thread of its own may read on behind its back. */
+    /** Whether a task's memory is still valid: another thread may still be reading when the task ends. */
     private static class Lifetime implements TaskCompletionListener {
         private volatile boolean over;
 
@@ -276,14 +276,14 @@ public class StratalogColumns implements PartitionReaderFactory {
 
         void check() {
             if (this.over) {
-                throw new IllegalStateException("the task has ended, and its columns are gone");
+                throw new IllegalStateException("the task has ended, and its columns are freed");
             }
         }
     }
 
     /**
-     * An Arrow vector. Numbers and bytes are read where they lie: Arrow's accessors check each access several times, which is
-     * most of what they cost. It is no ArrowColumnVector, for what one queues batches of those that it has not done with.
+     * An Arrow vector. Numbers and bytes are read from memory directly: Arrow's accessors check each access several
+     * times, which is most of their cost. It is not an ArrowColumnVector: some readers queue batches of those.
      */
     private static class Column extends ColumnVector {
         private final ArrowColumnVector arrow;

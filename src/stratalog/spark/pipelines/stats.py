@@ -1,4 +1,4 @@
-"""The figures of topics (`stratalog.jobs.measure_topics`), with distinct keys, which take Spark's engine to count."""
+"""Statistics of topics (`stratalog.jobs.measure_topics`) with distinct keys, which Spark counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stats(
     sample_bytes: int = SAMPLE_BYTES,
     progress: Progress = SILENT,
 ) -> TopicStats:
-    """`measure_topics` on the executors of a session. `keys` counts distinct keys too, which reads all keys."""
+    """Run `measure_topics` on the executors of a session. `keys` also counts distinct keys, which reads all keys."""
     found = measure_topics(
         paths=paths,
         remote=remote,

@@ -1,4 +1,4 @@
-"""Spark sessions, and what stratalog runs in their JVM and beside it."""
+"""Make, package and examine Spark sessions that know the source."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """Examine a machine, a session and its executors: what does not work, what is slow, and how to fix it.
 
-`examine_machine` needs no Spark and finds what keeps a session from starting; `examine_session` runs a task on every
-executor. `stratalog spark doctor` prints both.
+`examine_machine` works without Spark and finds what keeps a session from starting. `examine_session` runs a task on
+every executor. `stratalog spark doctor` prints both.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class SessionProblem:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSight:
-    """Findings of a task on an executor. A version is None if the package cannot be imported.
+    """The Python and packages of a worker. A version is None if the package cannot be imported.
 
-    `code` distinguishes states of stratalog's sources.
+    `code` distinguishes versions of stratalog's sources.
     """
 
     host: str
@@ -72,7 +72,7 @@ class WorkerSight:
 
 @dataclass(frozen=True, slots=True)
 class SessionHealth:
-    """Versions by the name of what they are of, executors with the number of workers that look alike, and the rest."""
+    """Versions by the name of the software, the number of workers for each distinct `WorkerSight`, and problems."""
 
     versions: Mapping[str, str]
     problems: tuple[SessionProblem, ...] = ()
@@ -219,7 +219,7 @@ def look_at_worker(seconds: float) -> str:
 
 
 def _here() -> WorkerSight:
-    """Return what this process has."""
+    """Return the Python and packages of this process."""
     return WorkerSight(**json.loads(look_at_worker(0)))
 
 
@@ -244,7 +244,7 @@ def _examine_executors(spark: SparkSession) -> tuple[Counter[WorkerSight], list[
         frame = spark.range(0, tasks, 1, tasks).select(look(F.lit(_TASK_SECONDS)))
         try:
             seen.update(WorkerSight(**json.loads(row[0])) for row in frame.collect())
-        except Exception as error:  # whatever keeps an executor from running Python  # noqa: BLE001
+        except Exception as error:  # anything may keep an executor from running Python  # noqa: BLE001
             return seen, [_no_python(error, mend)]
         hosts = _machines(spark)
         if len({each.host for each in seen}) >= hosts:
@@ -287,7 +287,7 @@ def _worker_problems(seen: WorkerSight, here: WorkerSight, mend: str) -> Iterabl
 
 
 def _no_python(error: Exception, mend: str) -> SessionProblem:
-    """Return why no worker ran, from what Spark says of the first task that it gave up."""
+    """Return why no worker ran, from Spark's error about the first task that failed."""
     text = str(error)
     at = re.search(r"\(TID \d+\) \((.+?)\)", text)
     where = f"workers on {at[1]}" if at else "workers"

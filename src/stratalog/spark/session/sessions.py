@@ -80,7 +80,7 @@ def _register_new_ones_too(spark: SparkSession) -> None:
 
 @contextmanager
 def _as_active(spark: SparkSession) -> Iterator[None]:
-    """Make this the thread's active session: Spark looks up source names there."""
+    """Make this the thread's active session, where Spark looks up source names."""
     if is_connect(spark):
         yield
         return
@@ -100,8 +100,8 @@ def _as_active(spark: SparkSession) -> Iterator[None]:
 def make_active(spark: SparkSession) -> None:
     """Let this thread write.
 
-    Spark looks up a Python data source to write with in the thread's active session, which only the thread that made
-    the session has. Connect needs nothing.
+    For a write, Spark looks up a Python data source in the thread's active session, which only the thread that made
+    the session has. Spark Connect does not need this.
     """
     if not is_connect(spark):
         jvm: Any = spark._jvm
@@ -109,7 +109,7 @@ def make_active(spark: SparkSession) -> None:
 
 
 def _allow_pushdown(spark: SparkSession) -> bool:
-    """Spark refuses a source that takes filters where this is off."""
+    """Enable filter pushdown and return whether it is on. Otherwise Spark refuses a source that takes filters."""
     if spark.conf.get(PUSHDOWN, None) != "true":
         if not spark.conf.isModifiable(PUSHDOWN):
             return False
@@ -127,7 +127,7 @@ def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> Spark
     properties: dict[str, str] = _DEFAULTS | {key: option_text(value) for key, value in conf.items()}
     worker_python = properties.get("spark.pyspark.python", sys.executable)
     if worker_python == sys.executable:
-        # Workers are started by the JVM and import the source by name, from wherever this process has it.
+        # The JVM starts the workers, which import the source by name from the place where this process found it.
         python_path = properties.get("spark.executorEnv.PYTHONPATH", "").split(os.pathsep)
         properties["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, [*python_path, _import_root()]))
     log4j = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
@@ -150,13 +150,13 @@ def say_wrong_queries_once() -> None:
 
 
 def _import_root() -> str:
-    """Return the directory that has this very `stratalog` package in it."""
+    """Return the directory of the `stratalog` package that this process imported."""
     return str(Path(__file__).resolve().parents[3])
 
 
 @contextmanager
 def _launch_environment(worker_python: str) -> Iterator[None]:
-    """Set what Spark's launcher and the workers take from the environment; restore it afterwards."""
+    """Set the environment variables of Spark's launcher and workers, and restore them afterwards."""
     from pyspark import SparkContext  # only called once pyspark is known to be there
 
     if SparkContext._active_spark_context is not None:

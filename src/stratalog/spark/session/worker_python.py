@@ -1,7 +1,7 @@
-"""Which Python the workers of a session run, and whether it can import the source.
+"""Choose the Python that the workers of a session run, and check that it can import the source.
 
-By default PySpark takes `python3` from the path, whatever Python runs the program. If that is not the Python of an
-activated virtual environment, every query ends in a long ModuleNotFoundError.
+By default PySpark takes `python3` from the path, even if another Python runs the program. If that one cannot import
+stratalog, every query ends in a long ModuleNotFoundError.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WorkerPython:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is the Python of this process, by its path: a virtual environment links to another Python."""
+        """Whether it is the Python of this process. A virtual environment is a link, so links are not resolved."""
         found = shutil.which(self.command)
         return found is not None and os.path.abspath(found) == os.path.abspath(sys.executable)
 
@@ -69,7 +69,7 @@ def settle_worker_python(spark: SparkSession) -> None:
     set. If workers run the `python3` of other machines, log a warning.
     """
     context = getattr(spark, "_sc", None)
-    if context is None:  # of Spark Connect: the server's workers are the server's business
+    if context is None:  # Spark Connect: the server chooses the Python of its workers
         return
     found = WorkerPython(
         context.pythonExec,

@@ -1,4 +1,4 @@
-"""`df.write.format("stratalog")` and `writeStream`: rows become whole segments, published in one step."""
+"""`df.write.format("stratalog")` and `writeStream`: rows become whole segments that are published in one step."""
 
 import lazy_loader
 

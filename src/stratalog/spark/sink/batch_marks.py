@@ -1,14 +1,14 @@
 """A query's progress, stored with its data in the offsets of a consumer group without members.
 
-Before the transactions of a batch are committed, the mark "decided" is committed with all of them; afterwards the mark
-"done". A task that finds "decided" commits them (again): any process that knows its numbers may commit a transaction.
-Between the two marks nothing else begins under these transactional ids.
+Before the transactions of a batch are committed, the mark "decided", which lists them, is committed. The mark "done"
+follows afterwards. A task that finds "decided" commits the transactions again: any process that knows the producer id
+and epoch may commit a transaction. Between the two marks nothing else begins under these transactional ids.
 
     decided|<batch>|<query>|<chunk> of <chunks>|<task>:<producer id>:<epoch>,...        numbers in base 36
     done|<batch>|<query>|1 of 1|
 
-Marks are at partitions 0, 1, ... of one topic of the query, as many as the list needs; the committed offset is the
-batch's number. All chunks of a mark are one commit. `<query>` is Spark's id of a stream, kept in its checkpoint: a
+Marks are stored at partitions 0, 1, ... of one topic of the query, as many as the list needs. The committed offset is
+the batch's number. All chunks of a mark are one commit. `<query>` is Spark's id of a stream, kept in its checkpoint. A
 stream that starts over at the same checkpoint location counts its batches from 0, independently of earlier ones.
 """
 
@@ -37,7 +37,7 @@ class TaskTransaction:
 
 @dataclass(frozen=True, slots=True)
 class BatchMark:
-    """`transactions` are those that are to be committed; none of a batch that is done."""
+    """`transactions` are to be committed; a batch that is done has none."""
 
     batch: int
     query: str
@@ -87,7 +87,7 @@ def decode_marks(committed: Mapping[TopicPartition, GroupOffset]) -> dict[str, B
 
 
 def is_of(committed: GroupOffset, mark: BatchMark) -> bool:
-    """Return whether a commit is a part of this very mark."""
+    """Return whether a commit is a part of this mark."""
     match = _MARK.fullmatch(committed.metadata)
     return match is not None and (int(match[2]), match[3], match[1] == "done") == (
         mark.batch,

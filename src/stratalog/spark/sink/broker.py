@@ -1,8 +1,8 @@
 """Write through brokers: one transaction for each task, all of which the driver commits or aborts.
 
-The tasks of a batch write, leave their transactions open and report them to the driver, which commits all of them once
-every task is done. A numbered batch (of a stream, or of a write with `queryId` and `batchId`) is written exactly once,
-whatever crashes: see `batch_marks`. A write without a number may be committed in part if the driver dies while it
+The tasks of a batch write, leave their transactions open and report them to the driver. It commits all of them once
+every task is done. A numbered batch (of a stream, or of a write with `queryId` and `batchId`) is written exactly once
+despite crashes: see `batch_marks`. A write without a number may be committed in part if the driver dies while it
 commits.
 """
 
@@ -41,7 +41,7 @@ from stratalog.wire.client import Cluster, Coordinators, ProducerIdentity
 
 logger = logging.getLogger("stratalog.spark")
 
-#: Encoded ahead of what is being sent.
+#: Batches encoded ahead of the one being sent.
 _BATCHES_AHEAD = 16
 
 
@@ -54,7 +54,7 @@ class BrokerTaskResult(WriterCommitMessage):
     size: int = 0
     topics: dict[str, int] = field(default_factory=dict)
     transaction: TaskTransaction | None = None
-    #: Spark's id of the stream, "" for a write that is none.
+    #: Spark's id of the stream, "" for a batch write.
     query: str = ""
 
 
@@ -62,7 +62,7 @@ class ProducingWrite:
     """A write of a batch or a stream. Pickled from the driver to the tasks."""
 
     def __init__(self, options: BrokerSinkOptions, schema: StructType) -> None:
-        """On the driver: when the query begins, and for a stream at the end of each batch again."""
+        """Run on the driver when a query begins, and for a stream again at the end of each batch."""
         self._options = options
         self._columns = SinkColumns.of(schema, options.topic, include_headers=options.include_headers)
         self._name = f"stratalog-sink-{options.stream or random_uuid().hex}"
@@ -76,7 +76,7 @@ class ProducingWrite:
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     def run(self, rows: Iterable[pa.RecordBatch]) -> BrokerTaskResult:
-        """Run one task. Without rows it writes and begins nothing."""
+        """Run one task. Without rows it begins no transaction."""
         settle_worker()
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
@@ -96,7 +96,7 @@ class ProducingWrite:
     # --- the driver -------------------------------------------------------------------------------------------------
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        """Commit all of it, once: abort what was written of a numbered batch before."""
+        """Commit all transactions, and a numbered batch once: abort an earlier attempt that was not committed."""
         writes = [message for message in messages if isinstance(message, BrokerTaskResult)]
         transactions = tuple(each.transaction for each in writes if each.transaction is not None)
         if not self._options.is_transactional:
@@ -120,20 +120,20 @@ class ProducingWrite:
             coordinators.commit_offsets(self._name, encode_mark(decided, home, topics[home]))
             self._end(coordinators, transactions, commit=True, batch=batch)
             self._mark_done(coordinators, decided, home)
-            self._abort_open(coordinators)  # of tasks that only an earlier run had
+            self._abort_open(coordinators)  # those of tasks that only an earlier run had
 
     def abort(self) -> None:
-        """Abort everything, also transactions of tasks that did not report."""
+        """Abort all transactions, including those of tasks that did not report."""
         if not self._options.is_transactional:
             return
         with self._connect() as cluster:
             self._abort_open(Coordinators(cluster))
 
     def _finish_decided(self, coordinators: Coordinators) -> None:
-        """Commit what an earlier run has decided. Raises LostTransactionError.
+        """Commit a batch that an earlier run decided, and mark it done. Raises LostTransactionError.
 
-        Every task does so before it takes over a transactional id, and then marks it done. So a task that finds an id
-        taken over finds that mark, or the transaction is lost.
+        Every task does so before it takes over a transactional id. So a task that finds an id taken over also finds the
+        mark "done", or the transaction is lost.
         """
         committed = coordinators.committed(self._name)
         for query, mark in decode_marks(committed).items():
@@ -222,9 +222,9 @@ class _TaskWriting:
         )
 
     def run(self, rows: Iterable[pa.RecordBatch]) -> BrokerTaskResult:
-        """Write the rows; an open transaction is left to the driver.
+        """Write the rows, and leave the open transaction to the driver.
 
-        If this fails, to the next attempt, or to the abort of the job.
+        If this fails, the next attempt or the abort of the job ends the transaction.
         """
         for topic, number, batch in run_ahead(self._encoded(rows), _BATCHES_AHEAD):
             self._producer.send(topic, number, batch)

@@ -12,12 +12,12 @@ from stratalog.spark.options import BOOTSTRAP_SERVERS, OptionReader
 from stratalog.spark.sink.options import codec_level, stream_name, whole_number
 from stratalog.wire.client import ConnectionOptions
 
-#: Fits a broker's `message.max.bytes` as it comes, with room for what a codec may add.
+#: Fits the default `message.max.bytes` of a broker, with room for the overhead of a codec.
 BATCH_BYTES: Final = 512 * 1024
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 _DELIVERIES: Final = ("exactlyOnce", "atLeastOnce")
 
-#: Properties that Spark's Kafka sink refuses, and those that this one takes care of itself.
+#: Properties that Spark's Kafka sink refuses, and those that this sink sets itself.
 _REFUSED: Final[Mapping[str, str]] = {
     "kafka.key.serializer": "keys are written as the bytes of column key",
     "kafka.value.serializer": "values are written as the bytes of column value",
@@ -29,7 +29,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerSinkOptions:
-    """`stream` names a query that goes on where it was, `batch` a numbered write; see `SinkOptions`."""
+    """`stream` names a query that resumes after a restart, `batch` numbers a write; see `SinkOptions`."""
 
     cluster: ConnectionOptions
     topic: str | None
@@ -44,7 +44,7 @@ class BrokerSinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> BrokerSinkOptions:
-        """UsageError names the option that is wrong."""
+        """Parse the options of a write through brokers. A UsageError names the option."""
         by_name = {name.lower(): str(value) for name, value in options.items()}
         for name, why in _REFUSED.items():
             if name in by_name:
@@ -82,7 +82,7 @@ def goes_through_brokers(options: Mapping[str, str]) -> bool:
 
 
 def _producers_codec(options: Mapping[str, str]) -> Codec:
-    """`kafka.compression.type`, as Spark's sink hands it to Kafka's producer."""
+    """Return the codec of `kafka.compression.type`, which Spark's sink passes to Kafka's producer."""
     name = options.get("kafka.compression.type", "none")
     try:
         return Codec.from_name(name)

@@ -1,8 +1,8 @@
 """A bucket as target: segments are uploaded as they fill, without manifests, and published by one object.
 
-Each task numbers a partition from its current end, as if no other task wrote it. If that holds (as for a DataFrame
-repartitioned by topic and partition) nothing is done twice. Segments of further tasks for a partition are moved at
-commit: each is read once and stored again.
+Each task assigns offsets from the current end of a partition, as if no other task wrote to it. If that is so (as for a
+DataFrame repartitioned by topic and partition), nothing is stored twice. Otherwise the segments of further tasks are
+moved at commit: each is read once and stored again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from stratalog.spark.sink.options import NumberedBatch, SinkOptions, tell_writte
 from stratalog.spark.sink.plan import BulkTaskResult, ExistingTopic, TaskSegment, WritePlan, in_log_order
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, FileSystem, uuid_to_base64
 
-#: Of one task: segments on their way to the store, and so on the local disk.
+#: Segments of one task that are being uploaded, and so also on the local disk.
 _UPLOADS_AT_ONCE: Final = 2
 _MOVES_AT_ONCE: Final = 4
 _WHAT: Final = "a bulk write"
 _INSTEAD: Final = "write through its brokers (kafka.bootstrap.servers), or to another prefix"
-#: Longer than Spark waits for a worker whose task is to end.
+#: Longer than Spark waits for a worker whose task was cancelled.
 _SWEEP_AFTER_SECONDS: Final = 2.5
 _SWEEPS_MAX: Final = 8
 
@@ -50,9 +50,9 @@ class BucketTarget:
         return ObjectStore.from_url(self.options.remote_url, self.options.remote_options)
 
     def plan(self, topic: str | None) -> WritePlan:
-        """Look at the topic, or at all of them; finish what an earlier job left.
+        """Return the state of the topic, or of all topics, after finishing an unfinished earlier job.
 
-        Raises RemoteStorageError, and NotOwnerError for a bucket or topic that brokers tier: they would give the same
+        Raises RemoteStorageError, and NotOwnerError for a bucket or topic that brokers tier: they would assign the same
         offsets to other records, and never see these.
         """
         store = self._open()
@@ -68,7 +68,7 @@ class BucketTarget:
     def commit(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None:
         """Move misplaced segments, and publish; with `batch`, at most once.
 
-        If another job is published after this one looked at the ends, repeat.
+        Repeat this if another job is published after the ends were read.
         """
         store, (name, number) = self._open(), plan.label(batch)
         placed = {
@@ -87,7 +87,7 @@ class BucketTarget:
                 known = _known_topics(store, sorted({topic for topic, _, _ in placed})) if placed else {}
                 _check_ids(placed, known)
                 placed = _placed(manager, plan.job, placed, known, made)
-                check_no_owner(store, _WHAT, instead=_INSTEAD)  # it may have got one while this job ran
+                check_no_owner(store, _WHAT, instead=_INSTEAD)  # a cluster may have claimed it while this job ran
                 with suppress(bucket_transaction.OvertakenError):
                     bucket_transaction.publish(store, name, _all(placed), batch=number, turn=turn)
                     break
@@ -104,13 +104,13 @@ class BucketTarget:
             sweep(store, plan.job, self.options.topic)
 
     def abort(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None:
-        """Remove what was staged, unless it was published after all."""
+        """Remove the staged segments, unless they were published after all."""
         store = self._open()
         if bucket_transaction.is_published(store, *plan.label(batch)):
             return
         bucket_transaction.discard(store, _manifests(tasks))
         bucket_transaction.finish_publications(store)
-        # Tasks that Spark has just stopped may still be storing objects that no message names.
+        # Tasks that Spark has just cancelled may still be storing objects that no message names.
         for _ in range(_SWEEPS_MAX):
             SYSTEM_CLOCK.sleep(_SWEEP_AFTER_SECONDS)
             if not sweep(store, plan.job, self.options.topic):
@@ -122,7 +122,7 @@ class BucketTarget:
 
 
 class BucketStager:
-    """Uploads segments while the next ones are written; files are removed as they are up."""
+    """Uploads segments while the next ones are written. Files are removed once they are uploaded."""
 
     is_durable = False
 
@@ -141,7 +141,7 @@ class BucketStager:
 
     def add(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> None:
         if len(self._uploads) >= _UPLOADS_AT_ONCE:
-            self._uploads[-_UPLOADS_AT_ONCE].result()  # no more files than are going up
+            self._uploads[-_UPLOADS_AT_ONCE].result()  # limits the files on disk to those being uploaded
         self._uploads.append(self._pool.submit(self._upload, segment, topic, partition, first_timestamp_ms))
 
     def _upload(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> TaskSegment:
@@ -179,7 +179,7 @@ class BucketStager:
         staged = []
         try:
             for upload in self._uploads:
-                with suppress(StratalogError, OSError):  # its stored objects are orphans, as after a failed copy
+                with suppress(StratalogError, OSError):  # stored objects become orphans, as after a failed copy
                     staged.append(_manifest(upload.result()))
         finally:
             self._close()
@@ -198,7 +198,7 @@ def _placed(
     known: Mapping[str, ExistingTopic],
     made: list[SegmentManifest],
 ) -> dict[tuple[str, UUID, int], list[SegmentManifest]]:
-    """Return the segments with offsets as they are to be. What is put for that comes to those that were `made`."""
+    """Return the segments with their final offsets. Segments that are stored again are added to `made`."""
     moving: list[Future[SegmentManifest]] = []
     placed: dict[tuple[str, UUID, int], list[SegmentManifest | Future[SegmentManifest]]] = {}
     try:
@@ -231,10 +231,10 @@ def _all(placed: Mapping[tuple[str, UUID, int], list[SegmentManifest]]) -> list[
 
 
 def _known_topics(store: ObjectStore, topics: list[str] | None) -> dict[str, ExistingTopic]:
-    """Return the topics that have segments; of recreated topics, the one copied to last."""
+    """Return the topics that have segments. Of topics with one name, return the one that was written last."""
     by_topic: dict[str, list[SegmentManifest]] = {}
     found = list_remote_segments(store, topics, covered=True)
-    if topics is not None:  # those that are written to
+    if topics is not None:  # the topics of this write
         check_no_owner(store, _WHAT, found, instead=_INSTEAD)
     for manifest in found:
         by_topic.setdefault(manifest.topic, []).append(manifest)

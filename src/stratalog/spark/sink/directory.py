@@ -1,4 +1,4 @@
-"""A data directory as target: segments wait in a hidden directory beside the partitions, and are renamed into them."""
+"""A data directory as target: segments are staged in a hidden directory and renamed into the partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stratalog.spark.sink.options import NumberedBatch, SinkOptions, tell_writte
 from stratalog.spark.sink.plan import BulkTaskResult, ExistingTopic, TaskSegment, WritePlan, in_log_order
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, FileSystem, random_uuid
 
-#: Longer than Spark waits for a worker whose task is to end.
+#: Longer than Spark waits for a worker whose task was cancelled.
 _SWEEP_AFTER_SECONDS: Final = 2.5
 _SWEEPS_MAX: Final = 8
 
@@ -31,7 +31,10 @@ class DirectoryTarget:
         return Path(self.options.path)
 
     def plan(self, topic: str | None) -> WritePlan:
-        """Look at the topic, or at all; finish what an earlier job left. UsageError if a broker has the directory."""
+        """Return the state of the topic, or of all topics, after finishing an unfinished earlier job.
+
+        Raises UsageError if a broker uses the directory.
+        """
         fs = REAL_FILESYSTEM
         directory_transaction.check_not_served(self.path, fs)
         directory_transaction.finish(self.path, fs)
@@ -61,12 +64,12 @@ class DirectoryTarget:
             directory_transaction.discard(self.path, plan.job)
 
     def abort(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None:
-        """Remove what was staged, unless it was published after all."""
+        """Remove the staged segments, unless they were published after all."""
         del tasks  # all of it is in one directory, which a publication removes
         if directory_transaction.is_unfinished(self.path, plan.label(batch)[0]):
             return
         directory_transaction.discard(self.path, plan.job)
-        # Tasks that Spark has just stopped may still be writing.
+        # Tasks that Spark has just cancelled may still be writing.
         for _ in range(_SWEEPS_MAX):
             SYSTEM_CLOCK.sleep(_SWEEP_AFTER_SECONDS)
             if not REAL_FILESYSTEM.exists(staging_directory(self.path, plan.job)):

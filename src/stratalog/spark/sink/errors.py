@@ -6,7 +6,7 @@ from stratalog.errors import StratalogError
 
 
 class RefusedRecordsError(StratalogError):
-    """A broker does not take a batch, and would not take it later either."""
+    """A broker refuses a batch, and would refuse it again."""
 
 
 class FencedWriterError(StratalogError):
@@ -14,4 +14,4 @@ class FencedWriterError(StratalogError):
 
 
 class LostTransactionError(StratalogError):
-    """A batch was decided and can no longer be committed as a whole."""
+    """A decided batch can no longer be committed as a whole."""

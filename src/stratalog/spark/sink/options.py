@@ -15,7 +15,7 @@ from stratalog.spark.options import OptionReader
 
 logger = logging.getLogger("stratalog.spark")
 
-#: What a partition may hold apart from its segments' own age: bulk segments end by size alone.
+#: An age that no segment reaches: bulk segments end by size alone.
 _NO_AGE_MS: Final = 1 << 62
 _POSITION_MAX: Final = 0x7FFF_FFFF
 _LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
@@ -33,8 +33,8 @@ class NumberedBatch:
 class SinkOptions:
     """Options of a bulk write into the data directory `path`, or into the bucket `remote_url`.
 
-    `query` is the user's name of a query, `checkpoint` that of a stream's location. `batch` numbers a write that is no
-    stream but is to happen once (as `txnAppId` and `txnVersion` of other tables).
+    `query` is the user's name of a query, `checkpoint` the location of a stream's checkpoint. `batch` numbers a batch
+    write that must happen only once (like `txnAppId` and `txnVersion` in Delta).
     """
 
     path: str | None
@@ -55,7 +55,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """UsageError names the option that is wrong."""
+        """Parse the options of a bulk write. A UsageError names the option."""
         read = OptionReader(options)
         paths, remote = read.paths(), read.text("remote")
         if (len(paths) == 1) == (remote is not None) or len(paths) > 1:
@@ -104,7 +104,7 @@ class SinkOptions:
 
     @property
     def numbered_batch(self) -> NumberedBatch | None:
-        """That of a write with `queryId` and `batchId`; a name without a number is for streams."""
+        """The batch of a write with `queryId` and `batchId`. A stream has only a name."""
         return None if self.query is None or self.batch is None else NumberedBatch(self.query, self.batch)
 
     @property
@@ -117,14 +117,14 @@ class SinkOptions:
 
 
 def tell_written(options: SinkOptions, number: int | None) -> None:
-    """Warn that a batch was left out because it is there; a stream that was started again does so all the time."""
+    """Warn that a batch was skipped because it is already written. Do nothing for a stream, where that is usual."""
     if options.batch is not None:
         where = f"topic {options.topic}" if options.topic is not None else "the topics of its rows"
         logger.warning("batch %s of this queryId, or a later one, is in %s already: nothing was written", number, where)
 
 
 def whole_number(text: str) -> int:
-    """0 or more; ValueError."""
+    """Return a whole number, 0 or more. Raises ValueError."""
     number = int(text)
     if number < 0:
         raise ValueError(text)
@@ -132,7 +132,7 @@ def whole_number(text: str) -> int:
 
 
 def codec_level(read: OptionReader, codec: Codec) -> int | None:
-    """Option `level`; UsageError when the codec has no such level."""
+    """Return option `level`. Raises UsageError if the codec has no such level."""
     level = read.parsed("level", int, "the level of the codec, a whole number")
     if level is None:
         return None
@@ -145,9 +145,9 @@ def codec_level(read: OptionReader, codec: Codec) -> int | None:
 
 
 def stream_name(identity: str | None, topic: str | None = None) -> str | None:
-    """Return the name of a query that writes to `topic`: the same after each start, and fit for a file or object.
+    """Return the name of a query that writes to `topic`, valid as the name of a file or object.
 
-    Batches are counted for each topic by itself.
+    It is the same after each start. Each topic counts its own batches.
     """
     if identity is None:
         return None

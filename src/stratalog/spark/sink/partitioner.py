@@ -1,6 +1,6 @@
-"""The partition of a row: its column `partition`, else the hash of its key, else any.
+"""Choose the partition of a row: its column `partition`, else the hash of its key, else any.
 
-The hash is that of Kafka's default partitioner, so that records of a key stay together whichever client writes them.
+The hash is that of Kafka's default partitioner, so that all clients write the records of a key to the same partition.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def _kernel() -> ModuleType:
 
 
 class Partitioner:
-    """For one topic of `count` partitions, within one task. Rows without a key take turns, in runs of neighbours."""
+    """The partitioner of one task for a topic of `count` partitions. Rows without a key are spread in runs."""
 
     def __init__(self, count: int, first: int) -> None:
-        """`first` is where the first run without keys goes: different in each task, so that few rows spread too."""
+        """`first` is the partition of the first run without keys. It differs by task, so that few rows spread too."""
         self.count = count
         self._next = first % count
 
@@ -62,7 +62,7 @@ class Partitioner:
         return result
 
     def _spread(self, rows: int) -> Partitions:
-        """Cut runs of about equal length, one for each partition; they take turns in getting the first one."""
+        """Cut the rows into runs of about equal length, one for each partition. The first partition rotates."""
         turns = np.arange(rows) if rows < self.count else np.arange(rows) * self.count // rows
         result = ((turns + self._next) % self.count).astype(np.int32)
         self._next = (self._next + min(rows, self.count - 1)) % self.count

@@ -1,4 +1,4 @@
-"""Facts of a job before it begins, and results of its tasks. All of them are pickled."""
+"""The state of the target before a job begins, and the results of its tasks. All of these values are pickled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXPECTED_ID = "-"
 
 @dataclass(frozen=True, slots=True)
 class ExistingTopic:
-    """A topic that is there: its id, its number of partitions as far as can be seen, and the end of each."""
+    """An existing topic: its id, its known number of partitions, and the end of each."""
 
     topic_id: UUID
     partitions: int
@@ -38,7 +38,7 @@ class WritePlan:
     partitions: int | None
 
     def partitions_of(self, topic: str) -> int:
-        """Return how many partitions a topic has: the option's number, or as many as are there, or one."""
+        """Return how many partitions a topic has: the option's number, else that of the existing topic, else one."""
         known = self.topics.get(topic)
         if known is None:
             return self.partitions or 1
@@ -49,7 +49,7 @@ class WritePlan:
         return self.partitions or known.partitions
 
     def label(self, batch: NumberedBatch | None) -> tuple[str, int | None]:
-        """Name and number under which the job is published."""
+        """Return the name and number under which the job is published."""
         return (self.job.hex, None) if batch is None else (batch.stream, batch.number)
 
     def topic_id(self, topic: str) -> UUID:
@@ -62,10 +62,10 @@ class WritePlan:
             made = UUID(bytes=hashlib.sha256(seed).digest()[:16], version=4)
             if not uuid_to_base64(made).startswith(_EXPECTED_ID):
                 return made
-        raise AssertionError(topic)  # one in 64 begins so
+        raise AssertionError(topic)  # one id in 64 is skipped
 
     def end(self, topic: str, partition: int) -> int:
-        """Return where the first task to write a partition begins, unless another job writes it too."""
+        """Return the offset at which the first task to write a partition begins, unless another job writes it too."""
         known = self.topics.get(topic)
         return 0 if known is None else known.ends.get(partition, 0)
 
@@ -85,12 +85,12 @@ class TaskSegment:
 
 @dataclass
 class BulkTaskResult(WriterCommitMessage):
-    """Everything that one task has staged, in the order of its rows within each partition."""
+    """The segments that one task has staged, in the order of its rows within each partition."""
 
     segments: tuple[TaskSegment, ...]
-    #: Spark's id of the stream, "" for a write that is none.
+    #: Spark's id of the stream, "" for a batch write.
     query: str = ""
-    #: Of an attempt after the first: one before it may have died without taking back what it had staged.
+    #: Whether an earlier attempt may have died without removing its staged segments.
     is_retry: bool = False
 
 

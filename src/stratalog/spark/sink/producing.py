@@ -1,7 +1,7 @@
 """Send batches to the leaders of their partitions: in order, once each, acknowledged by all in-sync replicas.
 
-A request has one batch of a partition, as Kafka requires, and batches of several partitions. Unacknowledged batches are
-sent again with the same sequence numbers, which let a broker detect duplicates.
+A request has batches of several partitions, but only one of each, as Kafka requires. Unacknowledged batches are sent
+again with the same sequence numbers, by which a broker detects duplicates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stratalog.spark.sink.errors import FencedWriterError, RefusedRecordsError
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Cluster, Coordinators, ProducerIdentity, TopicPartition, wire_error
 
-#: Batches are gathered to about this much.
+#: Bytes of batches to gather before a request is sent.
 _REQUEST_BYTES: Final = 4 << 20
 _VERSIONS: Final = (3, 11)
 _ALL_IN_SYNC_REPLICAS: Final = -1
@@ -33,7 +33,7 @@ _OFFSET_ZERO: Final = bytes(8)
 
 @dataclass
 class BatchProducer:
-    """Sends what one task writes. Not thread-safe. `sent` are the batches and bytes that were acknowledged."""
+    """Sends the batches of one task. Not thread-safe. `sent` counts the batches and bytes acknowledged."""
 
     cluster: Cluster
     coordinators: Coordinators
@@ -45,9 +45,9 @@ class BatchProducer:
     _in_transaction: set[TopicPartition] = field(default_factory=set)
 
     def send(self, topic: str, partition: int, batch: EncodedBatch) -> None:
-        """Send without waiting for the acknowledgement, as `flush` does.
+        """Send a batch without waiting for its acknowledgement; `flush` waits.
 
-        RefusedRecordsError, FencedWriterError, KafkaError.
+        Raises RefusedRecordsError, FencedWriterError or KafkaError.
         """
         key = topic, partition
         if key in self._waiting or self._waiting_bytes >= _REQUEST_BYTES:
@@ -56,7 +56,7 @@ class BatchProducer:
         self._waiting_bytes += batch.size
 
     def flush(self) -> None:
-        """Wait until everything is acknowledged. Errors as `send`; what is not acknowledged waits for the next call."""
+        """Wait until all batches are acknowledged. Raises as `send`; the next call sends unacknowledged ones again."""
         waiting = self._waiting
         if not waiting:
             return

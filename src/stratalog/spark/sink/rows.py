@@ -1,4 +1,4 @@
-"""From the rows of a DataFrame to columns of records, cut by topic and partition."""
+"""Turn the rows of a DataFrame into columns of records, split by topic and partition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RECORD_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Which columns of the DataFrame are used; each is None where it is missing."""
+    """The names of the columns to use; None for a missing one."""
 
     key: str | None
     value: str
@@ -49,7 +49,7 @@ class SinkColumns:
 
     @classmethod
     def of(cls, schema: StructType, topic: str | None, *, include_headers: bool = True) -> SinkColumns:
-        """UsageError names a column that is missing or of a wrong type. Columns of other names are not looked at."""
+        """Check a schema. A UsageError names a column that is missing or has a wrong type. Others are ignored."""
         fields = {field.name.lower(): field for field in schema.fields}
 
         def column(name: str, allowed: tuple[type[DataType], ...], expected: str) -> str | None:
@@ -90,7 +90,7 @@ def _are_headers(kind: DataType) -> bool:
 
 
 class RowSplitter:
-    """Cuts the rows of one task.
+    """Splits the rows of one task.
 
     `topic` overrides the column; `partitions_of` returns the number of partitions of a topic.
     """
@@ -156,7 +156,7 @@ class RowSplitter:
         now = pa.scalar(self._clock.now_ms(), pa.int64())
         if given is None:
             return pa.repeat(now, count)
-        ticks = given.view(pa.int64())  # microseconds, as everything of Spark's
+        ticks = given.view(pa.int64())  # microseconds, as always in Spark
         if ticks.null_count:
             ticks = pc.fill_null(ticks, pc.multiply(now, 1000))
         return pa.array(np.floor_divide(ticks.to_numpy(), 1000))
@@ -173,7 +173,7 @@ class RowSplitter:
             yield topic, int(numbers[0]), records
             return
         if (numbers[1:] != numbers[:-1]).sum() >= partitioner.count:
-            # Radix sort, where numbers fit 16 bits; rows of a partition keep their order.
+            # A radix sort if numbers fit in 16 bits. Rows of a partition keep their order.
             order = np.argsort(numbers.astype(np.uint16) if partitioner.count < 1 << 16 else numbers, kind="stable")
             records, numbers = records.take(pa.array(order)), numbers[order]
         cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1

@@ -1,4 +1,4 @@
-"""One task: rows to batches to segments of every partition they belong to, staged as they fill up."""
+"""Write the rows of one task: encode batches, and stage segments of each partition as they fill up."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 logger = logging.getLogger("stratalog.spark")
 
-#: Limits of buffered rows: of one partition, and of all together.
+#: Limits of buffered rows in bytes: for one partition, and for all together.
 _PARTITION_BUFFER_BYTES: Final = 4 << 20
 _BUFFERS_BYTES: Final = 128 << 20
-#: Segments on their way to the disk while others are written.
+#: Segments being flushed to disk while others are written.
 _SYNCS_AT_ONCE: Final = 4
-#: With `sortByTime`: what is sorted at a time.
+#: With `sortByTime`: the bytes that are sorted at a time.
 _SORT_BYTES: Final = 512 << 20
 
 
 class Stager(Protocol):
-    """Takes finished segments of a task to where they wait for their publication."""
+    """Stores finished segments of a task until they are published."""
 
     #: Where the task's files are written, each partition in its own directory.
     directory: Path
@@ -44,7 +44,7 @@ class Stager(Protocol):
         """Add a segment, whose files are the stager's from now on."""
 
     def finish(self) -> tuple[TaskSegment, ...]:
-        """Return all that were added, in that order, once all of them are where they are to be."""
+        """Wait until all added segments are stored, and return them in the order in which they were added."""
 
     def abort(self) -> None:
         """Remove everything."""
@@ -56,12 +56,12 @@ class _Partition:
     next_offset: int
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_bytes: int = 0
-    #: Of the segment that is being written.
+    #: The first timestamp of the segment being written.
     first_timestamp_ms: int | None = None
 
 
 class TaskWriter:
-    """Writes the rows of one task attempt. Memory is bounded whatever comes, but for what is sorted at a time."""
+    """Writes the rows of one task attempt. Memory is bounded, except for the rows that are sorted at a time."""
 
     def __init__(
         self,
@@ -111,12 +111,12 @@ class TaskWriter:
             self._syncing.shutdown()
 
     def _abort(self) -> None:
-        """Remove what was written, or leave it to the job's abort: the first error is the one to raise."""
+        """Remove the written files. An error here is only logged: the first error is raised, and the job cleans up."""
         for remove in (*(each.writer.abort for each in self._partitions.values()), self._stager.abort):
             try:
                 remove()
             except (StratalogError, OSError) as error:
-                logger.warning("what a failed task has written cannot be removed now: %s", error)
+                logger.warning("files of a failed task cannot be removed now: %s", error)
 
     def _add(self, topic: str, number: int, records: pa.RecordBatch) -> None:
         partition = self._partitions.get((topic, number)) or self._open(topic, number)
@@ -146,7 +146,7 @@ class TaskWriter:
         return partition
 
     def _encode(self, topic: str, number: int, partition: _Partition) -> None:
-        """Write the buffered rows. Sorted rows become one segment, however many calls it takes."""
+        """Write the buffered rows. Sorted rows become one segment, even if that takes several calls."""
         if not partition.waiting:
             return
         table = pa.Table.from_batches(partition.waiting)

@@ -60,11 +60,11 @@ class StagedWrite:
         return replace(written, query=query, is_retry=context.attemptNumber() > 0)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None], batch: NumberedBatch | None) -> None:
-        """Publish all of it, in the order of `messages`; a numbered batch once."""
+        """Publish all segments in the order of `messages`; those of a numbered batch once."""
         self._target.commit(self._plan, segments_of(messages), batch)
 
     def discard(self, messages: Sequence[WriterCommitMessage | None], batch: NumberedBatch | None) -> None:
-        """Nothing is left of it, unless it was published."""
+        """Remove everything that was staged, unless it was published."""
         self._target.abort(self._plan, segments_of(messages), batch)
 
 
@@ -90,10 +90,10 @@ class BulkWriter(DataSourceArrowWriter):
 
 
 class BulkStreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`: each batch is published once, however often it is tried.
+    """`df.writeStream`: each batch is published once, however often it is retried.
 
-    A stream is identified by its id in Spark's checkpoint, which restarts keep. A new stream at the same place, which
-    counts its batches from 0 again, is another one.
+    A stream is identified by its id in Spark's checkpoint, which restarts keep. A new stream at the same location has
+    another id and counts its batches from 0.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -109,7 +109,7 @@ class BulkStreamWriter(DataSourceStreamArrowWriter):
         return self._write.run(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        if messages:  # else Spark ran no task, and the query is unknown
+        if messages:  # otherwise Spark ran no task, and the query is unknown
             self._write.publish(messages, self._numbered(messages, batchId))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
