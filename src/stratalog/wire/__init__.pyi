@@ -5,7 +5,6 @@ from .protocol import (
     INT32 as INT32,
     REQUEST_HEAD as REQUEST_HEAD,
     EncodedResponse as EncodedResponse,
-    Tagged as Tagged,
     is_flexible as is_flexible,
     is_prepared as is_prepared,
     make_message as make_message,
@@ -21,6 +20,7 @@ from .protocol import (
     skip_tagged_fields as skip_tagged_fields,
     warm_up as warm_up,
     with_parts as with_parts,
+    with_tags as with_tags,
     write_message as write_message,
     write_response as write_response,
 )

@@ -239,18 +239,6 @@ def write_message(message: Any, cls: Any = None) -> bytes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Tagged:
-    """A response with tagged fields of our own behind the others, which clients that do not know them skip.
-
-    KIP-482.
-    """
-
-    message: Any
-    #: Data by tag; at least one.
-    fields: Mapping[int, bytes]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class EncodedResponse:
     """A response whose bytes exist already: see `with_parts`."""
 
@@ -272,6 +260,15 @@ def with_parts(encoded: bytes, parts: Sequence[bytes], *, flexible: bool, behind
         raise ValueError(f"no empty array {behind} bytes before the end of the message")
     count = encode_unsigned(len(parts) + 1) if flexible else INT32.pack(len(parts))
     return b"".join((encoded[:begin], count, *parts, encoded[end:]))
+
+
+def with_tags(encoded: bytes, fields: Mapping[int, bytes]) -> bytes:
+    """Return a flexible message with tagged fields of our own, data by tag, in the place of none.
+
+    Clients that do not know them skip them (KIP-482).
+    """
+    tags = [encode_unsigned(tag) + encode_unsigned(len(data)) + data for tag, data in sorted(fields.items())]
+    return b"".join((encoded[:-1], encode_unsigned(len(tags)), *tags))
 
 
 @cache
@@ -314,15 +311,12 @@ def _throttled_api_versions(version: int, frame: bytes, throttle_ms: int) -> byt
 def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
     """Return a whole response frame, size included.
 
-    `response` is a message, one that is `Tagged`, or one that is `EncodedResponse`.
+    `response` is a message or an `EncodedResponse`.
     """
     if isinstance(response, EncodedResponse):
         tags = b"\0" if response.is_flexible else b""
         size = INT32.pack(INT32.size + len(tags) + len(response.body))
         return b"".join((size, INT32.pack(correlation_id), tags, response.body))
-    tagged = response if isinstance(response, Tagged) else None
-    if tagged is not None:
-        response = tagged.message
     buffer = io.BytesIO()
     buffer.write(b"\0\0\0\0")
     buffer.write(INT32.pack(correlation_id))
@@ -330,11 +324,6 @@ def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
     if cls.__flexible__ and key is not ApiKey.API_VERSIONS:
         buffer.write(b"\0")
     _writer(cls)(buffer, response)
-    if tagged is not None:
-        buffer.seek(-1, io.SEEK_CUR)  # the number of tagged fields, until now none
-        buffer.write(encode_unsigned(len(tagged.fields)))
-        for tag, data in sorted(tagged.fields.items()):
-            buffer.write(encode_unsigned(tag) + encode_unsigned(len(data)) + data)
     frame = buffer.getbuffer()
     INT32.pack_into(frame, 0, len(frame) - 4)
     del frame
