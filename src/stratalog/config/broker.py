@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from stratalog.config.broker_keys import COORDINATOR_KEYS, NETWORK_KEYS, NODE_KEYS, OWN_KEYS, STORAGE_KEYS
@@ -162,9 +163,14 @@ class BrokerConfig(Mapping[str, Any]):
         """Return whether the key was set by the user rather than left at its default."""
         return name in self._set
 
+    @cached_property
+    def topic_default_items(self) -> tuple[tuple[str, Any], ...]:
+        """The items of `topic_defaults`, all hashable."""
+        return tuple((key.name, self._values[key.broker_key]) for key in TOPIC_KEYS if key.broker_key)
+
     def topic_defaults(self) -> dict[str, Any]:
         """Values for topic keys that this broker supplies, by topic key."""
-        return {key.name: self._values[key.broker_key] for key in TOPIC_KEYS if key.broker_key}
+        return dict(self.topic_default_items)
 
     def prefixed(self, prefix: str) -> dict[str, str]:
         """Return the settings under `prefix`, without it: a plugin's own configuration."""

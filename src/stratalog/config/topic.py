@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stratalog.config.keys import (
@@ -218,16 +219,11 @@ class LogConfig:
     ) -> LogConfig:
         """Return the values of a topic: its own properties over the broker's over Kafka's defaults.
 
-        Raises InvalidConfigError that names key, value and what is allowed.
+        Topics with the same properties share one object. Raises InvalidConfigError that names key, value and what is
+        allowed.
         """
-        values: dict[str, Any] = {}
-        if broker is not None:
-            values.update(broker.topic_defaults())
-        values.update(TOPIC_KEYS.parse(properties))
-        config = cls.from_values(values, use_large_index_format)
-        config = replace(config, validate_records=validates_records(broker))
-        _check(config)
-        return config
+        defaults = () if broker is None else broker.topic_default_items
+        return _from_properties(tuple(properties.items()), defaults, validates_records(broker), use_large_index_format)
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], use_large_index_format: bool) -> LogConfig:
@@ -238,6 +234,19 @@ class LogConfig:
         if values["internal.segment.bytes"] is not None:
             typed["segment_bytes"] = values["internal.segment.bytes"]
         return cls(**typed, use_large_index_format=use_large_index_format)
+
+
+@lru_cache(maxsize=1024)
+def _from_properties(
+    properties: tuple[tuple[str, str | None], ...],
+    defaults: tuple[tuple[str, Any], ...],
+    validate_records: bool,
+    use_large_index_format: bool,
+) -> LogConfig:
+    values = {**dict(defaults), **TOPIC_KEYS.parse(dict(properties))}
+    config = replace(LogConfig.from_values(values, use_large_index_format), validate_records=validate_records)
+    _check(config)
+    return config
 
 
 def validates_records(broker: BrokerConfig | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -312,7 +313,8 @@ class LogManager(LogLifecycle):
     def take_moved(self, partition: Partition, source: PartitionLog, path: Path, end: int) -> PartitionLog:
         """Replace `source` by its copy in `path`, which must end at `end`."""
         key = (partition.topic, partition.partition)
-        spec = TopicSpec(partition.topic, partition.topic_id, partition.partition + 1, source.config)
+        config = replace(source.config)  # an object of its own, which a change replaces
+        spec = TopicSpec(partition.topic, partition.topic_id, partition.partition + 1, config)
         try:
             log, _, _ = self._open_log(path, spec, is_new=False, is_flushed=True)
             if log.log_end_offset != end:
@@ -327,7 +329,7 @@ class LogManager(LogLifecycle):
             self._partitions.put(partition, path.parent)
             self._checkpoints.forget(source.directory.parent, key)
             self._flushes_gone = _sum([self._flushes_gone, source.flush_times])
-        if log.config is spec.config:  # else it has changed since
+        if log.config is config:  # else it has changed since
             log.config = source.config
         self.cleaning.move_checkpoint(key, source.directory.parent, path.parent)
         source.close(flush=False)
