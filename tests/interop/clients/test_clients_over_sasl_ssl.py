@@ -7,13 +7,14 @@ security, or its walk of the API takes a login, that is run whole.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import shutil
 import ssl
 import subprocess
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -25,7 +26,9 @@ from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import Consumer, KafkaError, Producer
 
 from tests.broker.security.test_oauth_bearer import Issuer
+from tests.interop.clients import test_librdkafka
 from tests.interop.clients.test_franz_go import kgo_outcome
+from tests.interop.clients.test_java_suite import java_outcome
 from tests.interop.clients.test_kafkajs import PARTS, kafkajs_walk
 from tests.support.certificate import make_certificate
 from tests.support.client_suites import OURS, Server, build, built, need, served
@@ -66,29 +69,35 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    directory = tmp_path_factory.mktemp("secured")
+    super_users = f"User:ANONYMOUS;User:{USER}"
+    with secured_broker(tmp_path_factory.mktemp("secured"), {"super.users": super_users}) as secured:
+        yield secured
+
+
+@contextlib.contextmanager
+def secured_broker(directory: Path, settings: Mapping[str, str]) -> Iterator[Secured]:
     certificate = make_certificate(directory)
     identity = directory / "identity.pem"
     identity.write_text(certificate.key.read_text() + certificate.certificate.read_text())
     login = "org.apache.kafka.common.security"
     issuer = Issuer(directory / "keys.json")
-    settings = {
+    secure = {
+        **settings,
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(identity),
         "sasl.enabled.mechanisms": ",".join((*MECHANISMS, BY_TOKEN)),
         "sasl.oauthbearer.jwks.endpoint.url": issuer.path.as_uri(),
         "sasl.oauthbearer.expected.audience": "kafka",
         "sasl.oauthbearer.expected.issuer": "us",
-        "super.users": f"User:ANONYMOUS;User:{USER}",
     }
     for listener in map(str.lower, LOGINS):
         key = f"listener.name.{listener}.%s.sasl.jaas.config"
-        settings[key % "plain"] = f'{login}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        secure[key % "plain"] = f'{login}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
         for mechanism in MECHANISMS[1:]:
-            settings[key % mechanism.lower()] = f"{login}.scram.ScramLoginModule required;"
+            secure[key % mechanism.lower()] = f"{login}.scram.ScramLoginModule required;"
     users = [f"{mechanism}=[name={USER},password={PASSWORD}]" for mechanism in MECHANISMS[1:]]
     address = {protocol: f"127.0.0.1:{free_port()}" for protocol in ("PLAINTEXT", "SSL", *LOGINS)}
-    with served(OURS, directory, settings, address=address, users=users) as server:
+    with served(OURS, directory, secure, address=address, users=users) as server:
         yield Secured(server, certificate.certificate, issuer)
 
 
@@ -208,15 +217,7 @@ async def _by_aiokafka(secured: Secured, mechanism: str, password: str) -> list[
 
 def by_java(secured: Secured, mechanism: str, password: str) -> list[bytes]:
     require_reference_kafka()
-    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-    properties = secured.trusted.with_name(f"client-{uuid4().hex}.properties")
-    properties.write_text(
-        "security.protocol=SASL_SSL\n"
-        f"ssl.truststore.type=PEM\nssl.truststore.location={secured.trusted}\n"
-        f"sasl.mechanism={mechanism}\n"
-        f"sasl.jaas.config=org.apache.kafka.common.security.{module} required "
-        f'username="{USER}" password="{password}";\n'
-    )
+    properties = client_properties(secured, mechanism, password)
     name, where = topic(), ["--bootstrap-server", secured.address]
     jars = (BROKER_JARS, TOOLS_JARS)
     config = ["--command-config", str(properties)]
@@ -232,6 +233,19 @@ def by_java(secured: Secured, mechanism: str, password: str) -> list[bytes]:
     asked += ["--timeout-ms", "60000"]
     printed = tool("org.apache.kafka.tools.consumer.ConsoleConsumer", [*where, *config, *asked], jars=jars)
     return [line.encode() for line in printed.splitlines()]
+
+
+def client_properties(secured: Secured, mechanism: str, password: str) -> Path:
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    properties = secured.trusted.with_name(f"client-{uuid4().hex}.properties")
+    properties.write_text(
+        "security.protocol=SASL_SSL\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={secured.trusted}\n"
+        f"sasl.mechanism={mechanism}\n"
+        f"sasl.jaas.config=org.apache.kafka.common.security.{module} required "
+        f'username="{USER}" password="{password}";\n'
+    )
+    return properties
 
 
 def by_franz_go(secured: Secured, mechanism: str, password: str) -> list[bytes]:
@@ -309,3 +323,44 @@ def test_the_scram_tests_of_franz_go(secured: Secured, mechanism: str) -> None:
 
 def test_the_suite_of_franz_go_within_tls(secured: Secured) -> None:
     kgo_outcome(KGO_SEEDS=secured.server.address["SSL"], KGO_TEST_TLS=f"ca:{secured.trusted}").holds({}, at_least=140)
+
+
+#: Of the classes of Java's clients those that make each client through their cluster, and how many tests pass.
+JAVA_CLASSES: Mapping[str, int] = {
+    "consumer.PlaintextConsumerAssignTest": 18,
+    "consumer.SaslPlainPlaintextConsumerTest": 4,
+}
+
+
+@pytest.mark.parametrize("name", JAVA_CLASSES)
+def test_the_tests_of_a_class_of_java_s_clients(name: str, tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    identity = tmp_path / "identity.pem"
+    identity.write_text(certificate.key.read_text() + certificate.certificate.read_text())
+    java_outcome(
+        f"org.apache.kafka.clients.{name}",
+        tmp_path,
+        broker_identity=str(identity),
+        broker_trusted=str(certificate.certificate),
+    ).holds({}, at_least=JAVA_CLASSES[name])
+
+
+@pytest.mark.timeout(3600)
+def test_the_tests_of_librdkafka(tmp_path: Path) -> None:
+    """The client is no super user: rules are to hold for it."""
+    require_reference_kafka()  # its tools create topics for some tests
+    mechanism = "SCRAM-SHA-256"
+    broker = tmp_path / "broker"
+    broker.mkdir()
+    with secured_broker(broker, test_librdkafka.SETTINGS) as secured:
+        lines = {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(secured.trusted),
+            "sasl.mechanism": mechanism,
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+        login = test_librdkafka.Login(lines, client_properties(secured, mechanism, PASSWORD))
+        test_librdkafka.outcome(secured.server, tmp_path, login=login).holds(
+            test_librdkafka.EXPLAINED_OURS, at_least=75
+        )

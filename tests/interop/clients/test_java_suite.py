@@ -65,8 +65,11 @@ def test_the_tests_of_a_class(name: str, tmp_path: Path) -> None:
     java_outcome(f"org.apache.kafka.clients.{name}", tmp_path).holds({}, at_least=CLASSES[name])
 
 
-def java_outcome(name: str, directory: Path) -> Outcome:
-    """Of one class: a test is named `Class::test`, and has failed when one of its invocations has."""
+def java_outcome(name: str, directory: Path, **properties: str) -> Outcome:
+    """Of one class: a test is named `Class::test`, and has failed when one of its invocations has.
+
+    `properties` are those that the class in `java_suite` reads, with `_` for a dot.
+    """
     need("javac")
     try:
         jars, older = classpath(CLIENT_SUITE_JARS), classpath(TOOLS_JARS)
@@ -85,6 +88,7 @@ def java_outcome(name: str, directory: Path) -> Outcome:
     # behind the clients of 4.4.0 stand those of 4.3.1, for classes that the tests know and that have moved
     command = [program, "-Xmx512m", *SHORT_LIVED, "-cp", os.pathsep.join([str(cluster), jars, older])]
     command += [f"-Dbroker.directory={brokers}", f"-Dbroker.command={serve}"]
+    command += [f"-D{key.replace('_', '.')}={value}" for key, value in properties.items()]
     command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "org.junit.platform.console.ConsoleLauncher"]
     command += ["execute", "--select-class", name, "--details=none", "--disable-banner", f"--reports-dir={reports}"]
     command += [f"--config=junit.jupiter.execution.timeout.default={TEST_S}s"]

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -81,14 +82,33 @@ def test_the_tests_that_need_a_broker(server: Server, tmp_path: Path) -> None:
 
 
 def test_without_topics_that_nobody_created(frugal_server: Server, tmp_path: Path) -> None:
-    outcome(frugal_server, tmp_path, NO_AUTO_CREATE, "noautocreate").holds(EXPLAINED, at_least=3)
+    outcome(frugal_server, tmp_path, NO_AUTO_CREATE, scenario="noautocreate").holds(EXPLAINED, at_least=3)
 
 
-def outcome(server: Server, directory: Path, numbers: tuple[str, ...] = (), scenario: str = "default") -> Outcome:
-    """Of the tests with these numbers, by default all."""
+@dataclass(frozen=True)
+class Login:
+    """How the tests come in: lines of `test.conf`, and client properties for the commands of Kafka that they call."""
+
+    lines: Mapping[str, str]
+    properties: Path
+
+
+def outcome(
+    server: Server,
+    directory: Path,
+    numbers: tuple[str, ...] = (),
+    *,
+    scenario: str = "default",
+    protocol: str = "classic",
+    login: Login | None = None,
+) -> Outcome:
+    """Of the tests with these numbers, by default all; with a `login` over SASL_SSL."""
     home = librdkafka()
+    address = server.address["SASL_SSL"] if login else server.plain
+    lines = {"metadata.broker.list": address, "test.topic.random": "true", **(login.lines if login else {})}
     settings = directory / "test.conf"
-    settings.write_text(f"metadata.broker.list={server.plain}\ntest.topic.random=true\n")
+    settings.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    distribution = _distribution(directory, login)
     by_state: dict[str, set[str]] = {}
     printed = ""
     for number in numbers or numbers_of(home):
@@ -103,9 +123,9 @@ def outcome(server: Server, directory: Path, numbers: tuple[str, ...] = (), scen
             TEST_KAFKA_VERSION="4.4.0",
             TEST_LEVEL="1",
             CI="1",  # times are three times as long
-            TEST_CONSUMER_GROUP_PROTOCOL="classic",
-            KAFKA_PATH=str(_distribution(directory)),
-            BROKERS=server.plain,
+            TEST_CONSUMER_GROUP_PROTOCOL=protocol,
+            KAFKA_PATH=str(distribution),
+            BROKERS=address,
             LD_LIBRARY_PATH=f"{home / 'src'}:{home / 'src-cpp'}",
         )
         states = _states(report, number)
@@ -131,7 +151,7 @@ def _states(report: Path, number: str) -> dict[str, str]:
     return {name: test["state"] for name, test in tests.items() if name.startswith(number)}
 
 
-def _distribution(directory: Path) -> Path:
+def _distribution(directory: Path, login: Login | None) -> Path:
     """Kafka's tools as its release has them, for the tests that call one."""
     home = directory / "kafka"
     if not home.exists():
@@ -140,6 +160,7 @@ def _distribution(directory: Path) -> Path:
         (home / "libs").symlink_to(os.path.dirname(jars))
         for name, main in COMMANDS.items():
             script = home / "bin" / name
-            script.write_text(f'#!/bin/sh\nexec {java()} -cp "$CLASSPATH:{jars}" {main}"$@"\n')
+            config = f" --command-config {login.properties}" if login and main else ""
+            script.write_text(f'#!/bin/sh\nexec {java()} -cp "$CLASSPATH:{jars}" {main}"$@"{config}\n')
             script.chmod(0o755)
     return home

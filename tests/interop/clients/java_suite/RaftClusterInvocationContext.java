@@ -54,6 +54,9 @@ import org.opentest4j.TestAbortedException;
  * Stands before Kafka's class of this name on the class path: a test's cluster is then one broker, a process that the
  * command in the property {@code broker.command} starts (its words by tabs; the path of a server.properties follows).
  *
+ * <p>With {@code broker.identity} (a key and its certificate) and {@code broker.trusted}, both PEM files, each client
+ * that the cluster makes comes in over SASL_SSL, whatever the test names.
+ *
  * <p>What a test asks of the classes of Kafka's broker, or of its controllers, aborts the test, and says so.
  */
 public class RaftClusterInvocationContext implements TestTemplateInvocationContext {
@@ -116,6 +119,7 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         /** Of Kafka's test kit: the one broker is its controller too. */
         private static final int CONTROLLER_ID = 3000;
         private static final int REPLICAS = 1;
+        private static final String IDENTITY = System.getProperty("broker.identity");
 
         private final ClusterConfig config;
         private final boolean isCombined;
@@ -201,7 +205,22 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         @Override
         public Map<String, Object> setClientSslConfig(Map<String, Object> configs) {
-            return new HashMap<>(configs);
+            Map<String, Object> ours = new HashMap<>(configs);
+            if (IDENTITY != null) {
+                ours.put("security.protocol", SecurityProtocol.SASL_SSL.name);
+                ours.put("ssl.truststore.type", "PEM");
+                ours.put("ssl.truststore.location", System.getProperty("broker.trusted"));
+                ours.putIfAbsent("sasl.mechanism", "PLAIN");
+                ours.putIfAbsent(
+                    "sasl.jaas.config",
+                    "org.apache.kafka.common.security.plain.PlainLoginModule required username=\""
+                        + JaasUtils.KAFKA_PLAIN_ADMIN + "\" password=\"" + JaasUtils.KAFKA_PLAIN_ADMIN_PASSWORD + "\";");
+            }
+            return ours;
+        }
+
+        private SecurityProtocol protocol() {
+            return IDENTITY == null ? config.brokerSecurityProtocol() : SecurityProtocol.SASL_SSL;
         }
 
         @Override
@@ -224,8 +243,9 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
             if (started) {
                 return;
             }
-            if (config.brokerSecurityProtocol() == SecurityProtocol.SSL
-                || config.brokerSecurityProtocol() == SecurityProtocol.SASL_SSL) {
+            boolean isTls = config.brokerSecurityProtocol() == SecurityProtocol.SSL
+                || config.brokerSecurityProtocol() == SecurityProtocol.SASL_SSL;
+            if (isTls && IDENTITY == null) {
                 throw aborted("TLS: the keys are of Kafka's test kit");
             }
             started = true;
@@ -246,7 +266,7 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         private void describe() throws IOException {
             String listener = clientListener().value();
-            SecurityProtocol protocol = config.brokerSecurityProtocol();
+            SecurityProtocol protocol = protocol();
             properties.put("process.roles", "broker,controller");
             properties.put("node.id", String.valueOf(ID));
             List<String> disks = new ArrayList<>();
@@ -260,7 +280,11 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
             properties.put("inter.broker.listener.name", listener);
             properties.put("log.cleaner.dedupe.buffer.size", "2097152");
             properties.put("group.initial.rebalance.delay.ms", "0");
-            if (protocol == SecurityProtocol.SASL_PLAINTEXT) {
+            if (protocol == SecurityProtocol.SASL_SSL) {
+                properties.put("ssl.keystore.type", "PEM");
+                properties.put("ssl.keystore.location", IDENTITY);
+            }
+            if (protocol == SecurityProtocol.SASL_PLAINTEXT || protocol == SecurityProtocol.SASL_SSL) {
                 properties.put("sasl.enabled.mechanisms", "PLAIN");
                 properties.put("sasl.mechanism.inter.broker.protocol", "PLAIN");
                 properties.put("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
