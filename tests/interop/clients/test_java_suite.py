@@ -45,6 +45,8 @@ CLASSES: Mapping[str, int] = {
     "admin.StaticBrokerConfigTest": 1,
     "consumer.ConsumerTopicCreationTest": 1,
     "consumer.PlaintextConsumerAssignTest": 1,
+    "consumer.PlaintextConsumerCloseTest": 4,
+    "consumer.PlaintextConsumerPollTest": 24,
 }
 
 #: Why a test is not for one broker that runs in a process of its own.
