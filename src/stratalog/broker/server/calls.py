@@ -47,7 +47,7 @@ _QUEUE_BYTES_MAX: Final = 128 * 1024
 #: Names of requests, by API.
 _NAMES: Final = {key: key.message for key in ApiKey}
 #: After this time other connections get their turn, even if more requests have arrived.
-_TURN_S: Final = 0.002
+_TURN_S: Final = 0.001
 
 
 class CallHost(Protocol):
