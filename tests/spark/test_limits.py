@@ -105,7 +105,7 @@ def test_offsets_that_are_not_there(tmp_path: Path) -> None:
     arguments = {"path": tmp_path, "subscribe": "orders"}
     with pytest.raises(DataLossError, match="orders-0: offset 3 is gone; the log begins at 10"):
         scan(**arguments, startingOffsets='{"orders":{"0":3}}')
-    with pytest.raises(DataLossError, match="orders-0: offset 21 is not there; the log ends at 20"):
+    with pytest.raises(DataLossError, match="orders-0: offset 21 does not exist; the log ends at 20"):
         scan(**arguments, endingOffsets='{"orders":{"0":21}}')
     found = scan(
         **arguments,

@@ -61,7 +61,7 @@ def test_a_sealed_segment_that_ends_too_early_is_reported_with_its_offsets(
     data, position = log.read_bytes(), batch_positions(log)[2]
     log.write_bytes(data[:-9])
     rest = len(data) - 9 - position
-    expected = rf"{log}: {rest} bytes at position {position} are no whole batch, .* 15 follows; offsets 10 to 14"
+    expected = rf"{log}: {rest} bytes at position {position} are not a whole batch, .* 15 follows; offsets 10 to 14"
     with pytest.raises(DataLossError, match=expected):
         scan(path=tmp_path, subscribe="orders")
     with caplog.at_level(logging.WARNING, "stratalog.spark"):

@@ -203,7 +203,7 @@ def test_mistakes_are_named_before_anything_is_written(tmp_path: Path, spark: Sp
     wrong: dict[str, dict[str, Any]] = {
         "expected some of date, hour": {"partition_by": ("day",)},
         "an hour belongs to a date": {"partition_by": ("hour",)},
-        "is there twice": {"partition_by": ("date", "date")},
+        "is given twice": {"partition_by": ("date", "date")},
         "expected parquet, delta or iceberg": {"table_format": "orc"},
         "delta tables cannot be written with Spark 4.3": {"table_format": "delta"},
         "iceberg tables cannot be written with Spark 4.3": {"table_format": "iceberg"},
@@ -222,7 +222,7 @@ def test_mistakes_are_named_before_anything_is_written(tmp_path: Path, spark: Sp
         with pytest.raises(UsageError, match=problem):
             export(spark, **keywords)
     assert not to.exists()
-    with pytest.raises(UsageError, match="is no table of an export"):
+    with pytest.raises(UsageError, match="is not a table of an export"):
         read_table(spark, str(tmp_path))
 
 

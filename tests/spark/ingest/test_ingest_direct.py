@@ -269,7 +269,7 @@ def test_names_of_columns_are_not_for_spark() -> None:
 @pytest.mark.parametrize(
     ("target", "name", "why"),
     [
-        ("value", "missing", "column missing is not there"),
+        ("value", "missing", "column missing does not exist"),
         ("value", "nanos", "column nanos is timestamp"),
         ("value", "headers", "column headers is list"),
         ("timestamp", "nanos", "column nanos is timestamp"),
@@ -287,7 +287,7 @@ def test_other_types_are_for_spark(every_type: Path, target: str, name: str, why
 def test_names_differ_by_case_where_the_session_says_so(every_type: Path) -> None:
     file = listed(every_type)
     assert read_footer(file, {"value": "TEXT"}, case_sensitive=False).columns[0].name == "text"
-    with pytest.raises(Indirect, match="column TEXT is not there"):
+    with pytest.raises(Indirect, match="column TEXT does not exist"):
         read_footer(file, {"value": "TEXT"}, case_sensitive=True)
 
 
@@ -304,7 +304,7 @@ def test_a_file_that_is_no_parquet_or_another_one_is_for_spark(tmp_path: Path) -
 
 def test_only_local_paths_are_read_directly() -> None:
     assert local_path("file:/a/b c") == local_path("file:///a/b c") == local_path("/a/b c") == Path("/a/b c")
-    with pytest.raises(Indirect, match="s3a: is no local file system"):
+    with pytest.raises(Indirect, match="s3a: is not a local file system"):
         local_path("s3a://bucket/a")
 
 

@@ -288,7 +288,7 @@ def test_a_planned_batch_whose_records_are_gone_is_reported(partition: Partition
     stream = query(partition)
     stream.trigger(dies=True)
     partition.drop_local(partition.bases[1])
-    with pytest.raises(DataLossError, match="offsets from 40 to 79 are not there any more"):
+    with pytest.raises(DataLossError, match="offsets from 40 to 79 no longer exist"):
         stream.trigger()
     stream.restart(failOnDataLoss="false")
     assert stream.trigger() == offsets_of(partition)[:40]

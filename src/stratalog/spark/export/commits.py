@@ -15,7 +15,7 @@ from typing import Any, Final
 from stratalog.errors import StratalogError
 from stratalog.spark.options import TopicPartition, by_topic
 
-#: Of the document; a reader refuses newer ones.
+#: The format of the document. A reader refuses newer ones.
 COMMIT_FORMAT: Final = 1
 
 
@@ -79,7 +79,7 @@ class Commit:
 
     @classmethod
     def parse(cls, text: str | bytes, where: str) -> Commit:
-        """CorruptCommitError names `where`."""
+        """Parse a document. A CorruptCommitError names `where`."""
         try:
             document: dict[str, Any] = json.loads(text)
             if document["format"] != COMMIT_FORMAT:

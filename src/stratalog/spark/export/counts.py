@@ -1,4 +1,4 @@
-"""Numbers of records that a task exported, and of those it could not decode, by partition."""
+"""Count the records that a task exported, and those that it could not decode, by partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of records as typed columns: JSON, Avro and Protobuf, by Spark's own functions.
+"""Decode values of records to typed columns: JSON, Avro and Protobuf, by Spark's own functions.
 
 `data` is the decoded value, `undecoded` the bytes of a value that could not be decoded. Both are null for a record
 without a value, so `where undecoded is not null` is the quarantine.
@@ -25,17 +25,17 @@ _CORRUPT: Final = "_stratalog_corrupt"
 #: The newest release that was tried; it works with Spark 4.1 to 4.3.
 AVRO_PACKAGE: Final = "org.apache.spark:spark-avro_2.13:4.1.1"
 
-#: Values that a schema is inferred from.
+#: The number of values from which a schema is inferred.
 SAMPLE_RECORDS: Final = 1000
 
 
 class Decoding(ABC):
-    """A decoding that is the same for each run."""
+    """A way to decode values, the same for each run."""
 
     @property
     @abstractmethod
     def text(self) -> str:
-        """Text that identifies the decoding in the table's commits and in messages."""
+        """A text that identifies the decoding in the table's commits and in messages."""
 
     @abstractmethod
     def decode(self, value: Column) -> tuple[Column, Column]:
@@ -43,18 +43,18 @@ class Decoding(ABC):
 
     @abstractmethod
     def check(self, spark: SparkSession) -> None:
-        """Raise UsageError when the schema is invalid, or the session lacks what decoding needs."""
+        """Raise UsageError if the schema is invalid, or the session lacks a package that decoding needs."""
 
     def _try(self, spark: SparkSession, advice: str) -> None:
-        """Let Spark analyse and run it on no rows. UsageError with the first line of the error, and advice."""
+        """Run the decoding on no rows. A UsageError has the first line of Spark's error, and advice."""
         rows = spark.range(1).select(F.lit(None).cast("binary").alias("value"))
         try:
             self.apply(rows).collect()
-        except Exception as error:  # what libraries in the JVM raise comes as it is
+        except Exception as error:  # errors of libraries in the JVM have any class
             raise UsageError(f"values cannot be decoded: {_first_line(error)}; {advice}") from error
 
     def apply(self, rows: DataFrame) -> DataFrame:
-        """`value` replaced by `data` and `undecoded`."""
+        """Replace column `value` with `data` and `undecoded`."""
         value = F.col("value")
         decoded, failed = self.decode(value)
         is_bad = value.isNotNull() & F.coalesce(failed, F.lit(True))
@@ -70,7 +70,7 @@ class Decoding(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Json(Decoding):
-    """JSON objects. `schema` is DDL, such as `id BIGINT, tags ARRAY<STRING>`; fields that it lacks are not kept.
+    """JSON objects. `schema` is DDL, such as `id BIGINT, tags ARRAY<STRING>`. Other fields are dropped.
 
     A value stays undecoded unless it is UTF-8, a JSON object, and has fields of these types.
     """
@@ -99,8 +99,8 @@ class Json(Decoding):
 class Avro(Decoding):
     """Binary Avro records of one writer's schema (JSON text). Needs Spark's package `spark-avro`.
 
-    `confluent` skips the 5 bytes that Confluent's serializers put in front. With `schema_id`, values of other schemas
-    stay undecoded, as do values that end early or cannot be of the schema.
+    `confluent` skips the 5 bytes that Confluent's serializers prepend. With `schema_id`, values of other schemas stay
+    undecoded, as do values that end early or do not match the schema.
     """
 
     schema: str
@@ -118,7 +118,7 @@ class Avro(Decoding):
     def decode(self, value: Column) -> tuple[Column, Column]:
         payload = _unframed(value, self.schema_id) if self.confluent else value
         decoded = from_avro(payload, self.schema, {"mode": "PERMISSIVE"})
-        # Spark returns a record of nulls for what cannot be decoded. A real one has these bytes:
+        # Spark returns a record of nulls for a value that it cannot decode. A real record of nulls has these bytes:
         nothing = all_null_record(self.schema)
         is_empty = F.lit(True)
         for name in _field_names(self.schema):
@@ -153,7 +153,7 @@ class Protobuf(Decoding):
 
 
 def infer_json_schema(spark: SparkSession, rows: DataFrame) -> str:
-    """DDL of the JSON objects in the first values of `rows`; UsageError where there are none."""
+    """Return the DDL of the JSON objects in the first values of `rows`. Raises UsageError if there are none."""
     values = rows.where("value is not null").select("value").limit(SAMPLE_RECORDS).toArrow().column(0)
     documents = [text for value in values.to_pylist() if (text := _json_object(value)) is not None]
     if not documents:
@@ -180,14 +180,14 @@ def _json_object(value: bytes) -> str | None:
 
 
 def _unframed(value: Column, schema_id: int | None) -> Column:
-    """Return what follows the frame; null where there is none, or it is of another schema."""
+    """Return the bytes after the frame, or null for a value without a frame or of another schema."""
     expected = b"\0" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
     is_framed = (F.length(value) >= _FRAME_SIZE) & (F.substring(value, 1, len(expected)) == F.lit(expected))
     return F.when(is_framed, F.expr(f"substring(value, {_FRAME_SIZE + 1})"))
 
 
 def checked_avro_schema(text: str) -> str:
-    """Return the schema, when it is one of a record. Raises UsageError."""
+    """Return the schema. Raises UsageError unless it is the schema of a record."""
     try:
         schema = json.loads(text)
         names = [str(each["name"]) for each in schema["fields"]]
@@ -202,7 +202,7 @@ def checked_avro_schema(text: str) -> str:
 def all_null_record(schema: str) -> bytes | None:
     """Return the bytes of a record whose fields are all null, or None if the schema has no such record. Pure.
 
-    A union is the number of its branch, a zigzag varint of one byte up to 63. Null itself has no bytes.
+    A union is encoded as the number of its branch, a zigzag varint of one byte up to 63. Null itself has no bytes.
     """
     encoded = bytearray()
     for each in json.loads(schema)["fields"]:

@@ -42,7 +42,7 @@ _EXTENSIONS: Final = {
 
 
 def check_engine(spark: SparkSession, kind: str) -> None:
-    """UsageError when the session's Spark is none that the engine works with, or the session lacks the engine."""
+    """Raise UsageError if the engine does not work with the session's Spark, or the session lacks the engine."""
     known = WORKING[kind]
     version = ".".join(spark.version.split(".")[:2])
     if version not in known and spark.conf.get(UNTRIED, "false") != "true":
@@ -68,7 +68,7 @@ class EngineTarget(ExportTarget):
         self._to = to
 
     def recover(self) -> Commit | None:
-        return self._last()  # files of runs that died are the engine's to clean: `VACUUM`, `remove_orphan_files`
+        return self._last()  # the engine removes files of crashed runs: `VACUUM`, `remove_orphan_files`
 
     def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> CommitResult:
         try:
@@ -102,11 +102,11 @@ class EngineTarget(ExportTarget):
 
     @abstractmethod
     def _last(self) -> Commit | None:
-        """Return the newest commit of an export, or None where there is no table or none exported to it."""
+        """Return the newest commit of an export, or None without a table or without an export to it."""
 
     @abstractmethod
     def _append(self, rows: DataFrame, commit: Commit) -> None:
-        """Add rows and commit record in one step."""
+        """Add the rows and the record of the commit in one step."""
 
     @abstractmethod
     def _remember(self, commit: Commit) -> None:
@@ -118,5 +118,5 @@ class EngineTarget(ExportTarget):
 
 
 def quoted(commit: Commit) -> str:
-    """Inside an SQL string."""
+    """Return the commit as JSON, escaped for an SQL string."""
     return commit.to_json().replace("\\", "\\\\").replace("'", "\\'")

@@ -1,4 +1,4 @@
-"""How the columns of a table may change from one run to the next: fields are added, and nothing else. Pure."""
+"""Check how the columns of a table change from one run to the next: fields may only be added. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _check_struct(before: Any, now: Any, prefix: str, decoded: str) -> None:
         name = f"{prefix}{field['name']}"
         if field["name"] not in following:
             raise UsageError(
-                f"column {name} of the table is missing in the rows of this run; it can be null, but not go"
+                f"column {name} of the table is missing in the rows of this run; it may be null but not absent"
             )
         old, new = field["type"], following[field["name"]]
         is_decoded = name == decoded or name.startswith(f"{decoded}.")

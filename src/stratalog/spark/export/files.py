@@ -1,7 +1,7 @@
 """The files of a Parquet table, in a local (or mounted) directory or an object store.
 
-Exactly-once rests on `create`: of several runs, one makes an entry of the log. In a directory that is a hard link, in
-an object store a conditional put.
+Exactly-once relies on `create`: only one of several runs can create an entry of the log. In a directory that is a hard
+link, in an object store a conditional put.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _READ_BYTES: Final = 8 * 1024 * 1024
 
 
 class TableFiles(ABC):
-    """Files below a table, named by paths with '/'. Goes to the workers."""
+    """Files below a table, named by paths with '/'. It is pickled for the workers."""
 
     location: str
 
@@ -44,11 +44,11 @@ class TableFiles(ABC):
 
     @abstractmethod
     def list(self, directory: str = "") -> list[str]:
-        """Paths of all files below a directory, sorted, unfinished ones too; none where it is absent."""
+        """Return the paths of all files below a directory, sorted, with unfinished ones; none if it does not exist."""
 
     @abstractmethod
     def delete(self, paths: Sequence[str]) -> None:
-        """Missing ones are no error."""
+        """Delete files. Missing ones are ignored."""
 
     @abstractmethod
     def writing(self, path: str) -> AbstractContextManager[Path]:
@@ -123,7 +123,7 @@ class LocalFiles(TableFiles):
         self._sync_dirs(target)
 
     def _sync_dirs(self, target: Path) -> None:
-        """Make the file's name durable, and those of the directories that lead to it."""
+        """Make the names of the file and of its parent directories durable."""
         for parent in target.parents:
             REAL_FILESYSTEM.sync_dir(parent)
             if parent == self._root:
@@ -135,7 +135,7 @@ def _part_of(target: Path, suffix: str) -> Path:
 
 
 class ObjectFiles(TableFiles):
-    """A prefix of an object store. The connection is made where it is used."""
+    """A prefix of an object store. Each process opens its own connection."""
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.location = url
@@ -147,7 +147,7 @@ class ObjectFiles(TableFiles):
 
     @property
     def store(self) -> ObstoreObjectStore:
-        """UsageError for a wrong URL or option."""
+        """The store. Raises UsageError for an invalid URL or option."""
         if self._store is None:
             self._store = open_store(self.location, self._options, REAL_FILESYSTEM)
         return self._store
@@ -159,7 +159,7 @@ class ObjectFiles(TableFiles):
             raise FileNotFoundError(f"{self.location}/{path}") from error
 
     def open(self, path: str) -> io.BufferedReader:
-        """Open a file for partial reads of `_READ_BYTES` at a time. RemoteStorageError."""
+        """Open a file for partial reads of `_READ_BYTES` at a time. Raises RemoteStorageError."""
         return io.BufferedReader(_Ranges(self.store, path), _READ_BYTES)
 
     def create(self, path: str, data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The formats of tables that an export writes, and the target of each."""
+"""The table formats that an export writes, and the target of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from stratalog.spark.export.targets import ExportTarget
 
 
 def open_target(spark: SparkSession, kind: str, to: str, options: Mapping[str, str]) -> ExportTarget:
-    """`kind` is parquet, delta or iceberg. UsageError when `to` cannot be one, or the session lacks the engine."""
+    """Return the target of a `kind` of parquet, delta or iceberg.
+
+    Raises UsageError if `to` is invalid for it, or the session lacks the engine.
+    """
     match kind:
         case "parquet":
             return ParquetTarget(spark, to, options)

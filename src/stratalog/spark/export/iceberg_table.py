@@ -1,7 +1,7 @@
 """Exports into Iceberg tables: each run writes to its own branch, which becomes the table in one step.
 
-Iceberg accepts any two appends. But it makes a branch the table (`fast_forward`) only while the table is what the
-branch was made from: of two overlapping exports, the second fails and none of its rows show.
+Iceberg accepts any two appends. But it only makes a branch the table (`fast_forward`) if the table has not changed
+since the branch was made. So the second of two overlapping exports fails, and none of its rows become visible.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ class IcebergTarget(EngineTarget):
 
     def _append(self, rows: DataFrame, commit: Commit) -> None:
         self._create_if_absent(rows, commit)
-        # When another writer appended or rewrote files in between, the rows have to be written on top of that.
+        # If another writer appended or rewrote files in between, the rows must be written again on top of that.
         for _ in range(_ATTEMPTS_MAX - 1):
             if self._append_to(self._head(), rows, commit, may_fail=True):
                 return
         self._append_to(self._head(), rows, commit, may_fail=False)
 
     def _append_to(self, base: int | None, rows: DataFrame, commit: Commit, *, may_fail: bool) -> bool:
-        """Return whether the table is now the snapshot `base` and the rows, and not another one, if that may be."""
+        """Add rows to snapshot `base` of the table. With `may_fail`, return False if the table has changed since."""
         branch = f"{_BRANCH}{commit.run_id}"
         made_from = "" if base is None else f"AS OF VERSION {base}"
         self._alter(f"CREATE BRANCH `{branch}` {made_from} RETAIN {_BRANCH_DAYS} DAYS")
         try:
-            self._check_alone(self._last(), commit)  # up to now; from now on Iceberg looks
+            self._check_alone(self._last(), commit)  # from here on Iceberg itself detects changes
             writer = rows.writeTo(f"{self._to}.branch_{branch}").option("merge-schema", "true")
             writer.option(f"snapshot-property.{MEMORY}", commit.to_json()).append()
             try:
@@ -73,7 +73,7 @@ class IcebergTarget(EngineTarget):
                 last = self._last()
                 self._check_alone(last, commit)
                 if last is not None and last.run_id == commit.run_id:
-                    return True  # the answer was lost, not the commit
+                    return True  # the response was lost, not the commit
                 if not may_fail or self._head() == base:
                     raise
                 return False
@@ -92,16 +92,16 @@ class IcebergTarget(EngineTarget):
         try:
             empty.create()
         except Exception:
-            if not self._spark.catalog.tableExists(self._to):  # else another run was quicker
+            if not self._spark.catalog.tableExists(self._to):  # otherwise another run has created it
                 raise
 
     def _head(self) -> int | None:
-        """Return the snapshot that the table is."""
+        """Return the current snapshot of the table."""
         found = self._spark.sql(f"SELECT snapshot_id FROM {self._to}.refs WHERE name = 'main'").head()
         return None if found is None else int(found[0])
 
     def _publish(self, branch: str) -> None:
-        """Make the branch the table, if the table is still what the branch was made from."""
+        """Make the branch the table, if the table has not changed since the branch was made."""
         named = self._to.split(".")[0]
         is_catalog = self._spark.conf.get(f"spark.sql.catalog.{named}", None) is not None
         catalog = named if is_catalog else self._spark.catalog.currentCatalog()
@@ -111,7 +111,7 @@ class IcebergTarget(EngineTarget):
         self._sql(f"ALTER TABLE {self._to} {change}")
 
     def _sql(self, text: str) -> None:
-        """Try again what Iceberg tries once: it fails when anything else of the table changed at that moment."""
+        """Run a statement with retries: Iceberg fails if anything else in the table changes at that moment."""
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
                 self._spark.sql(text)

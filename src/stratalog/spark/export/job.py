@@ -1,4 +1,4 @@
-"""One export: what is new in the topics goes into the table, each record once."""
+"""Run an export: add new records of topics to a table, each one once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INFERRED_JSON: Final = "json"
 
 @dataclass(frozen=True, slots=True)
 class ExportedPartition:
-    """The offsets [start, end) that one run added of a partition: their `records`, some of which may be `undecoded`."""
+    """The offsets [start, end) of a partition that one run added, the number of `records`, and those `undecoded`."""
 
     topic: str
     partition: int
@@ -94,7 +94,7 @@ def export(
     target_options: Mapping[str, str] | None = None,
     progress: Progress = SILENT,
 ) -> ExportResult:
-    """Add what is new in topics to a table, each record exactly once, whatever stops a run.
+    """Add new records of topics to a table, each exactly once even if runs crash.
 
     `source` are options of `format("stratalog")` (`path`, `remote`, `subscribe`, `includeHeaders`, ...); starting
     options are for partitions that were never exported. `to` is a directory or the URL of an object store (Parquet), a
@@ -102,10 +102,10 @@ def export(
     and hour are those of the record's timestamp, in UTC. `decode`: "json" (schema inferred once), `Json`, `Avro` or
     `Protobuf`. `target_options` are for a Parquet table in an object store.
 
-    The table remembers the offsets in the commit that adds the rows. `offsets_per_commit` (of each partition) makes
-    several commits of a long run, so that one that is stopped goes on from the last. One run at a time on a table: of
-    two, one raises OverlappingRunsError. UsageError for what cannot work, before anything is written; DataLossError
-    when offsets that come next were deleted.
+    The commit that adds the rows also records the offsets. `offsets_per_commit` (of each partition) splits a long run
+    into several commits, so that an interrupted run resumes after the last one. Only one run at a time can export to a
+    table: of two, one raises OverlappingRunsError. Raises UsageError for invalid arguments, before anything is written,
+    and DataLossError if the next offsets were deleted.
     """
     options = {name: option_text(value) for name, value in source.items()}
     options |= {name: absolute(text) for name, text in options.items() if name.lower() == "path"}
@@ -113,7 +113,7 @@ def export(
     if offsets_per_commit is not None and offsets_per_commit < 1:
         raise UsageError(f"offsets per commit {offsets_per_commit}: expected a number greater than 0")
     _check_decoding(spark, decode)
-    ReadOptions.parse(options)  # wrong options, before the table is touched
+    ReadOptions.parse(options)  # reports invalid options before the table is touched
     target = open_target(spark, table_format, to, target_options or {})
     return _Run(
         spark=spark, options=options, target=target, to=to, layout=layout, decode=decode, progress=progress
@@ -127,7 +127,7 @@ def read_table(
     table_format: str = "parquet",
     target_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Return a table of exports: what was committed, and nothing else. Raises UsageError when there is none."""
+    """Return the committed rows of a table of exports. Raises UsageError if there is none."""
     return open_target(spark, table_format, to, target_options or {}).read()
 
 
@@ -171,7 +171,7 @@ class _Run:
         return self.target.add(rows, commit, self.progress), commit
 
     def _settled_decoding(self, last: Commit | None, ranges: Sequence[OffsetRange]) -> Decoding | None:
-        """With the schema that an inferred one was when the table was made."""
+        """Return the decoding. A schema to infer is the one that was inferred when the table was made."""
         if not isinstance(self.decode, str):
             return self.decode
         if last is not None and last.decoded is not None and last.decoded.startswith("json "):
@@ -179,7 +179,7 @@ class _Run:
         return Json(infer_json_schema(self.spark, self._records(ranges)))
 
     def _records(self, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Return the records of these ranges, as the table has them before values are decoded."""
+        """Return the records of these ranges in the columns of the table, with values not yet decoded."""
         found = self.spark.read.format("stratalog").options(**reading_options(self.options, ranges)).load()
         return found.select(*(name for name in RECORD_COLUMNS if name in found.columns))
 
@@ -223,7 +223,7 @@ def _check_decoding(spark: SparkSession, decode: Decoding | str | None) -> None:
 
 
 def _check_schema(last: Commit | None, rows: DataFrame) -> None:
-    """Columns may come; none may go or change its type. UsageError names the column."""
+    """Raise UsageError, which names the column, if a column of the table is missing or has another type."""
     if last is None or not last.schema:
         return
     check_evolution(json.loads(last.schema), json.loads(rows.schema.json()), DECODED)

@@ -1,4 +1,4 @@
-"""How a table is partitioned, and which columns its rows have. Pure."""
+"""The partitioning of a table, and the columns of its rows. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 from stratalog.errors import UsageError
 
-#: Columns that a table can be partitioned by, and the SQL that makes those that records do not have. Days and hours are
-#: those of UTC, whatever the session's time zone. Seconds are floored: times before 1970 fall into their own day.
+#: Columns that a table can be partitioned by, with the SQL of those that records do not have. Days and hours are in
+#: UTC, whatever the session's time zone. Seconds are floored, so that times before 1970 fall into their own day.
 PARTITION_COLUMNS: Final = {
     "date": "date_add(DATE'1970-01-01', cast(floor(unix_seconds(timestamp) / 86400) as int))",
     "hour": "cast(floor(pmod(unix_seconds(timestamp), 86400) / 3600) as int)",
@@ -17,8 +17,7 @@ PARTITION_COLUMNS: Final = {
     "partition": None,
 }
 
-#: Columns of a record in a table, in their order; `headers` where they are wanted, and what stands for `value` when it
-#: is decoded.
+#: Columns of a record in a table, in order: `headers` is optional, and others replace `value` when it is decoded.
 RECORD_COLUMNS: Final = (
     "topic",
     "partition",
@@ -41,19 +40,19 @@ class ExportLayout:
 
     @classmethod
     def of(cls, partition_by: Sequence[str]) -> ExportLayout:
-        """UsageError for a column that cannot be one, or is there twice."""
+        """Check the columns. Raises UsageError for one that is unsupported or given twice."""
         names = tuple(partition_by)
         for name in names:
             if name not in PARTITION_COLUMNS:
                 raise UsageError(f"partition by {name}: expected some of {', '.join(PARTITION_COLUMNS)}")
         if len(set(names)) < len(names):
-            raise UsageError(f"partition by {','.join(names)}: a column is there twice")
+            raise UsageError(f"partition by {','.join(names)}: a column is given twice")
         if "hour" in names and "date" not in names:
             raise UsageError("partition by hour: an hour belongs to a date; partition by date,hour")
         return cls(names)
 
     @property
     def derived(self) -> dict[str, str]:
-        """Columns that are made, with their SQL."""
+        """The computed columns, with their SQL."""
         sql = {name: PARTITION_COLUMNS[name] for name in self.partition_by}
         return {name: text for name, text in sql.items() if text is not None}

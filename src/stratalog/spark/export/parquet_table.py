@@ -2,16 +2,15 @@
 
     <table>/date=2023-07-01/part-<run>-<random>.parquet
     <table>/_stratalog/commits/00000000000000000007.json      one a run, from 0 without gap (`commits.Commit`)
-    <table>/_stratalog/runs/<run>                             a run that is under way, or was when it died
+    <table>/_stratalog/runs/<run>                             a run that is in progress or has crashed
 
-A file belongs to the table when a commit names it. A run announces itself under `runs`, writes files that carry its
-name, and makes the next commit in one atomic step; then it removes its announcement. Whatever stops it before the
-commit leaves files that no commit names, and the announcement tells the next run whose they are. Before that one
-deletes them it makes a commit of its own without files: should the other run still be alive, the number that it wants
-is gone.
+A file belongs to the table if a commit names it. A run announces itself under `runs`, writes files with its name in
+theirs, makes the next commit in one atomic step, and removes its announcement. A crash before the commit leaves files
+that no commit names, and an announcement by which the next run finds them. Before that run deletes them, it makes a
+commit without files: if the other run is still alive, its commit number is taken.
 
-Commits and announcements are not data to other engines, as the names of directories with `_` in front are hidden to
-them. Between a crash and the next run, who reads the directory as plain Parquet sees the leftovers; `read_table` does
+Other engines ignore commits and announcements, because names of directories that begin with `_` are hidden. Between a
+crash and the next run, a reader of the directory as plain Parquet sees the files of the crashed run. `read_table` does
 not.
 """
 
@@ -41,29 +40,29 @@ class OverlappingRunsError(StratalogError):
 
 
 class ParquetTable:
-    """The log of one table. Not for several threads."""
+    """The log of one table. Not thread-safe."""
 
     def __init__(self, files: TableFiles) -> None:
         self.files = files
 
     def commits(self) -> list[Commit]:
-        """Return all of them, in order. CorruptCommitError."""
+        """Return all commits, in order. Raises CorruptCommitError."""
         return [self._read(path) for path in self._commit_paths()]
 
     def last(self) -> Commit | None:
-        """Return the newest; the table does not exist without one."""
+        """Return the newest commit, or None if the table does not exist."""
         paths = self._commit_paths()
         return self._read(paths[-1]) if paths else None
 
     def data_files(self) -> list[DataFile]:
-        """Return what the table consists of."""
+        """Return the files of the table."""
         return [file for commit in self.commits() for file in commit.files]
 
     def begin(self, run_id: str) -> None:
-        """Announce a run, before it writes its first file. UsageError where two runs could make the same commit."""
+        """Announce a run before its first file. Raises UsageError if two runs could make the same commit."""
         announcement = f"{RUNS}/{run_id}"
         self.files.create(announcement, b"")
-        # Once it may be: another run has just taken this one for dead; the commit will say so.
+        # One success is possible: another run has just taken this one for crashed, which the commit will detect.
         if all(self.files.create(announcement, text) for text in (b"again", b"and again")):
             self.files.delete([announcement])
             raise UsageError(
@@ -73,7 +72,7 @@ class ParquetTable:
             )
 
     def commit(self, commit: Commit) -> None:
-        """Make a run's files part of the table. Raises OverlappingRunsError, and the files are gone then.
+        """Make a run's files part of the table. Before it raises OverlappingRunsError, it deletes them.
 
         After any other error they may be committed or not; `recover` of the next run finds out.
         """
@@ -84,11 +83,11 @@ class ParquetTable:
         self._withdraw(commit.run_id, keep=commit.files, directories=sorted(touched))
 
     def abandon(self, run_id: str) -> None:
-        """Delete what a run wrote that will not be committed, and its announcement."""
+        """Delete the files of a run that will not be committed, and its announcement."""
         self._withdraw(run_id, keep=())
 
     def recover(self) -> Commit | None:
-        """Clean up after runs that died, and return the last commit.
+        """Clean up after crashed runs, and return the last commit.
 
         Raises OverlappingRunsError if another run commits now.
         """
@@ -111,7 +110,7 @@ class ParquetTable:
             self._withdraw(run_id, keep=by_run[run_id].files if run_id in by_run else ())
 
     def _withdraw(self, run_id: str, keep: Sequence[DataFile], directories: Sequence[str] = ("",)) -> None:
-        """Delete files of a run that it does not keep (of tasks that failed, or all), then the announcement."""
+        """Delete the files of a run except those to `keep`, then its announcement."""
         kept = {each.path for each in keep}
         for directory in directories:
             found = self.files.list(directory)
@@ -145,7 +144,7 @@ def is_file_of(path: str, run_id: str) -> bool:
 
 
 def _fence(last: Commit | None, dead: Sequence[str]) -> Commit:
-    """Return a commit without rows, which keeps the runs `dead` from making theirs."""
+    """Return a commit without rows, whose number the crashed runs `dead` can then no longer use."""
     run_id = "after-" + dead[0]
     if last is None:
         return Commit(0, run_id, (), {}, "", ())

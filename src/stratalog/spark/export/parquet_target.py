@@ -1,4 +1,4 @@
-"""Exports into a Parquet table, and its records read again: files by the workers, the log by the driver."""
+"""Write exports to a Parquet table and read it: workers handle its files, the driver its log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stratalog.spark.result_stream import stream_column
 
 
 class ParquetTarget(ExportTarget):
-    """See `parquet_table` for what makes it exactly once."""
+    """The target of a Parquet table. `parquet_table` explains how it is exactly once."""
 
     name = "parquet"
 
@@ -68,7 +68,7 @@ class ParquetTarget(ExportTarget):
     def read(self) -> DataFrame:
         commits = self._table.commits()
         if not commits or not commits[-1].schema:
-            raise UsageError(f"{self._files.location} is no table of an export")
+            raise UsageError(f"{self._files.location} is not a table of an export")
         files = [file.path for commit in commits for file in commit.files]
         return _read_files(self._spark, self._files, files, commits[-1])
 
@@ -76,16 +76,16 @@ class ParquetTarget(ExportTarget):
 def _read_files(
     spark: SparkSession, files: LocalFiles | ObjectFiles, paths: Sequence[str], commit: Commit
 ) -> DataFrame:
-    """Return the table as of `commit`, which has its schema: files of runs before may have fewer columns.
+    """Return the table as of `commit`, which has its schema: files of earlier runs may have fewer columns.
 
-    Spark's own Parquet reader reads a directory, with all that it prunes. Workers read the files of an object store
-    through the client that wrote them, so that Spark needs no connector and no credentials.
+    Spark's own Parquet reader reads a directory, with its pruning. Workers read the files of an object store through
+    the client that wrote them, so Spark needs neither connector nor credentials.
     """
     schema = StructType.fromJson(json.loads(commit.schema))
     if not paths:
         return spark.createDataFrame([], schema)
     if isinstance(files, LocalFiles):
-        # Spark puts the columns of directories after those of files.
+        # Spark puts the columns from directory names after those of files.
         reader = spark.read.schema(schema).option("basePath", files.location)
         return reader.parquet(*(f"{files.location}/{path}" for path in paths)).select(*schema.fieldNames())
     chunks = min(len(paths), 8 * parallelism(spark))
@@ -94,7 +94,7 @@ def _read_files(
 
 
 class _Reading:
-    """For `mapInArrow`: takes numbers of chunks of files, gives their rows."""
+    """For `mapInArrow`: takes numbers of chunks of files and yields their rows."""
 
     def __init__(self, files: ObjectFiles, chunks: list[list[str]], schema: Any) -> None:
         self._files = files
@@ -110,7 +110,7 @@ class _Reading:
 
 
 def _read_file(files: ObjectFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one file, one row group at a time: columns of its directories, and nulls for those it lacks."""
+    """Yield the rows of one file, by row group, with the columns of its directories and nulls for missing ones."""
     named = dict(part.split("=", 1) for part in path.split("/")[:-1])
     with files.open(path) as file, parquet.ParquetFile(file) as content:
         for batch in content.iter_batches():

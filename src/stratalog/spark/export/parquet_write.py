@@ -1,4 +1,4 @@
-"""Rows into Parquet files on the workers: one file a task and partition of the table, counted as it is written."""
+"""Write rows to Parquet files on the workers, one for each task and partition of the table, and count them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from stratalog.spark.export.files import TableFiles
 from stratalog.spark.export.parquet_table import file_name
 from stratalog.util import random_uuid
 
-#: A file is closed when it has grown to so many bytes.
+#: The size in bytes at which a file is closed.
 FILE_BYTES: Final = 512 * 1024 * 1024
 
-#: Files open at a time in one task; one more closes the one that was written to longest ago.
+#: Files open at a time in one task. Opening another closes the least recently written one.
 _OPEN_FILES_MAX: Final = 32
 
-#: What the directory of a null is called, as in Spark and Hive.
+#: The name of the directory for nulls, as in Spark and Hive.
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -41,7 +41,7 @@ class WrittenFiles:
 
 @dataclass(slots=True)
 class _OpenFile:
-    """A file that grows; `path` is below the table."""
+    """A file that is being written. `path` is relative to the table."""
 
     path: str
     context: AbstractContextManager[Path]
@@ -70,7 +70,7 @@ class _OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class ParquetWriter:
-    """For `DataFrame.mapInArrow`: takes rows, gives one row of pickled `WrittenFiles`."""
+    """For `DataFrame.mapInArrow`: takes rows and yields one row of pickled `WrittenFiles`."""
 
     files: TableFiles
     run_id: str
@@ -82,7 +82,7 @@ class ParquetWriter:
         yield pa.RecordBatch.from_arrays([pa.array([written], pa.binary())], ["written"])
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenFiles:
-        """Files that are whole and durable, if it returns; if it fails, none is left half-written."""
+        """Write the rows to complete, durable files. After an error no file is left unfinished."""
         task = _Task(self)
         try:
             for batch in batches:
@@ -118,7 +118,7 @@ class _Task:
         return WrittenFiles(tuple(self._done), self.counts)
 
     def give_up(self, error: BaseException) -> None:
-        """Drop what is not whole; whole files are deleted with the run's next commit."""
+        """Delete unfinished files. The run's next commit deletes the complete ones."""
         while self._open:
             self._open.popitem()[1].give_up(error)
 
@@ -131,7 +131,7 @@ class _Task:
 
 
 def split_rows(rows: pa.RecordBatch, partition_by: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield rows by their directory ("a=1/", or "" for none), without the columns that name it."""
+    """Yield rows by their directory ("a=1/", or "" for none), without the columns in its name."""
     if not rows.num_rows:
         return
     if not partition_by:

@@ -22,7 +22,7 @@ from stratalog.spark.planning import (
 )
 from stratalog.util import uuid_to_base64
 
-#: Options that say which offsets are read; each query of an export gets its own.
+#: Options that select offsets. Each query of an export gets its own.
 _SUBSCRIPTION: Final = ("subscribe", "subscribepattern", "assign")
 _LIMITS: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets", "endingtimestamp")
 _MORE_LIMITS: Final = ("endingoffsetsbytimestamp", "endingoffsets", "startingoffsetsbytimestampstrategy")
@@ -38,7 +38,7 @@ class ExportableRanges(NamedTuple):
     topic_ids: frozenset[UUID]
 
     def only_of_them(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return options that read these topics only, and no topic that gets one of their names later."""
+        """Return options that read only these topics, even if another topic gets one of their names later."""
         kept = {name: value for name, value in options.items() if name.lower() != _TOPIC_ID.lower()}
         ids = ",".join(sorted(map(uuid_to_base64, self.topic_ids)))
         return {**kept, _TOPIC_ID: ids} if ids else dict(options)
@@ -83,7 +83,7 @@ def _range(
     end = resolver.end(options.ending, snapshot)
     if key in done:
         if end < done[key] <= snapshot.end:
-            return OffsetRange(*key, done[key], done[key])  # an ending option before where the last run stopped
+            return OffsetRange(*key, done[key], done[key])  # the ending option is before the end of the last run
         limit = Limit(LimitKind.OFFSETS, "startingOffsets", by_partition={key: done[key]})
         start = resolver.start(limit, snapshot, latest_if_none=True)
         if start < done[key]:
@@ -99,7 +99,7 @@ def _range(
 
 
 def steps(ranges: Sequence[OffsetRange], offsets_max: int | None) -> Iterator[tuple[OffsetRange, ...]]:
-    """Yield the ranges of one commit after the other, each of at most `offsets_max` offsets a partition. Pure."""
+    """Yield the ranges of each commit, with at most `offsets_max` offsets of a partition. Pure."""
     left = [each for each in ranges if each.start < each.end]
     while left:
         if offsets_max is None:
@@ -111,7 +111,7 @@ def steps(ranges: Sequence[OffsetRange], offsets_max: int | None) -> Iterator[tu
 
 
 def reading_options(options: Mapping[str, str], ranges: Sequence[OffsetRange]) -> dict[str, str]:
-    """Options of the source to read just these ranges. Pure."""
+    """Return options of the source that read exactly these ranges. Pure."""
     replaced = {*_SUBSCRIPTION, *_LIMITS, *_MORE_LIMITS, *_COLUMNS}
     kept = {name: value for name, value in options.items() if name.lower() not in replaced}
     starts = by_topic({each.key: each.start for each in ranges})

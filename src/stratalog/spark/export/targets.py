@@ -22,21 +22,21 @@ class CommitResult:
 
 
 class ExportTarget(ABC):
-    """A table that gets rows and the memory of them in one step."""
+    """A table to which rows and the record of their offsets are added in one step."""
 
     name: str
 
     @abstractmethod
     def recover(self) -> Commit | None:
-        """Clean up after runs that died. Return the last commit, or None for a table that was never exported to.
+        """Clean up after crashed runs. Return the last commit, or None for a table that was never exported to.
 
         Its `schema` is empty if no rows were committed. Raises OverlappingRunsError, UsageError, CorruptCommitError.
         """
 
     @abstractmethod
     def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> CommitResult:
-        """Append the rows and remember the commit, which follows the last one; both or none. OverlappingRunsError."""
+        """Append the rows and record the commit, both or none. Raises OverlappingRunsError if it is out of date."""
 
     @abstractmethod
     def read(self) -> DataFrame:
-        """Return the table. Raises UsageError when there is none."""
+        """Return the table. Raises UsageError if there is none."""

@@ -1,6 +1,6 @@
-"""The direct path of Parquet files: tasks read them in place, and no row goes through the JVM.
+"""Load Parquet files directly: tasks read them in place, and no row goes through the JVM.
 
-Each task takes neighbouring row groups, decodes them with Arrow, and runs what the bulk sink runs in its tasks. The
+Each task takes adjacent row groups, decodes them with Arrow, and writes them as a task of the bulk sink does. The
 driver publishes the staged segments of all tasks in one step, in the order of files and rows.
 """
 
@@ -34,13 +34,13 @@ from stratalog.spark.ingest.values import IngestError, SourceFile, shown_files
 from stratalog.spark.reading import run_ahead
 from stratalog.spark.sink import BulkTaskResult, SinkOptions, StagedWrite
 
-#: Of the columns that are read, uncompressed: every task makes a segment for each partition that its rows belong to.
+#: Uncompressed bytes that a task reads: every task makes a segment for each partition that its rows belong to.
 TASK_BYTES: Final = 128 << 20
 _FOOTERS_AT_ONCE: Final = 16
-#: Of rows that are decoded while those before them are encoded and written.
+#: Batches of rows that are decoded while earlier ones are encoded and written.
 _BATCHES_AHEAD: Final = 4
 
-#: Settings with which Spark reads files as is not done here, and the value that they have to have.
+#: Settings with which Spark would read files differently, and the value that the direct path requires.
 _SETTINGS: Final = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
@@ -56,9 +56,9 @@ class DirectReader:
     progress: Progress
 
     def load(self, files: Sequence[SourceFile], sink: Mapping[str, str]) -> int:
-        """Publish the rows of `files` by the bulk sink with these options, and return their number.
+        """Publish the rows of `files` through the bulk sink with these options, and return their number.
 
-        Raises Indirect, before anything is done, for files that need Spark's reader; IngestError.
+        Raises Indirect, before anything is written, for files that need Spark's reader. Raises IngestError.
         """
         inputs = self._inputs(files)
         names = shown_files([file.path for file in files])
@@ -137,7 +137,7 @@ class _Load:
 
 
 class _Within(Progress):
-    """A part of a longer progress, which began before and ends later."""
+    """The progress of a part of a longer job."""
 
     def __init__(self, whole: Progress) -> None:
         self._whole = whole

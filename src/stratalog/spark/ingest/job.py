@@ -1,15 +1,15 @@
-"""Load files into a topic: Parquet, JSON, CSV, whatever Spark reads, at the speed of disks.
+"""Load files that Spark can read (Parquet, JSON, CSV, ...) into a topic.
 
-Files are taken in the order of their paths, in rounds; each round is written by the bulk sink and published in one
-step, so a topic never shows half of one. Offsets follow the order of files and of the rows in them, or with
-`sort_by_time` that of timestamps within a round.
+Files are loaded in the order of their paths, in rounds. The bulk sink writes each round and publishes it in one step,
+so a topic never shows half of one. Offsets follow the order of files and of the rows in them, or with `sort_by_time`
+the order of timestamps within a round.
 
-There are two ways from files to the sink, with equal records: through Spark's readers (`through_spark`), and, for
-Parquet files that need nothing of Spark, past them (`direct`).
+There are two ways from files to the sink, with equal records: through Spark's readers (`through_spark`), and without
+them for Parquet files that do not need Spark (`direct`).
 
-With a `state` the job is incremental and restartable: it remembers which files it has loaded. Exactly once: a round has
-a number, is noted before it is written, and the sink knows by name and number which round it has published. So a run
-that finds a noted round after a crash asks the sink whether it was published.
+With a `state` the job is incremental and restartable: it records which files it has loaded. Each one is loaded exactly
+once: a round has a number and is recorded before it is written, and the sink knows by name and number which rounds it
+has published. So a run that finds a recorded round after a crash asks the sink whether it was published.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from stratalog.util import SYSTEM_CLOCK, Clock
 
 FORMATS: Final = ("parquet", "json", "csv", "orc", "text")
 
-#: What a round takes at most: a plan of many files is slow to make, and what was not published is done again after a
-#: crash.
+#: Limits of a round: a plan of many files is slow to make, and an unpublished round is repeated after a crash.
 FILES_PER_ROUND: Final = 128
 BYTES_PER_ROUND: Final = 64 << 30
 
@@ -59,9 +58,9 @@ def ingest(
 ) -> IngestResult:
     """Load the files at `source` (paths, directories, globs) into `topic`; `sink` are options of the bulk sink.
 
-    `read_options` and `schema` (DDL) are for the reader of the files. Without `state` all files are loaded, whatever
-    was loaded before. With `direct` False, Spark reads all files. Raises UsageError for wrong options before any job
-    starts, IngestError when a round fails.
+    `read_options` and `schema` (DDL) are for the reader of the files. Without `state` all files are loaded, even those
+    loaded before. With `direct` False, Spark reads all files. Raises UsageError for invalid options before any job
+    starts, IngestError if a round fails.
     """
     rows = rows or Rows()
     if file_format not in FORMATS:
@@ -94,7 +93,7 @@ def ingest(
 
 
 def _target(options: Mapping[str, str], topic: str, query: str) -> WriteTarget:
-    """Return the target, with everything checked. Raises UsageError or RemoteStorageError."""
+    """Check the options and return the target. Raises UsageError or RemoteStorageError."""
     target = target_of(SinkOptions.parse({**options, "queryId": query}))
     target.plan(topic).partitions_of(topic)
     return target
@@ -111,7 +110,7 @@ class _Job:
     progress: Progress
 
     def write(self, files: Sequence[SourceFile], round_options: Mapping[str, str]) -> tuple[int, str | None]:
-        """Publish the rows of `files`; how many they were, and why Spark had to read them, if it had."""
+        """Publish the rows of `files`. Return their number, and why Spark read the files, or None if it did not."""
         sink = {**self.options, **round_options}
         why: str | None = "asked to"
         if self.direct:

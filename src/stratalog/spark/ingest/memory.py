@@ -1,4 +1,4 @@
-"""Which files were loaded, and the round that is under way: what makes a load incremental and exactly once."""
+"""The record of loaded files and of the round in progress, which makes a load incremental and exactly once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stratalog.spark.sink import NumberedBatch, WriteTarget, stream_name
 
 
 class Memory:
-    """Of the loads into one topic. Without a state it only remembers."""
+    """The record of the loads into one topic. Without a state it is not saved."""
 
     def __init__(self, state: State | None, target: WriteTarget, topic: str, query: str) -> None:
         self._state = state
@@ -27,19 +27,19 @@ class Memory:
             self.files |= pending
 
     def begin(self, files: Sequence[SourceFile]) -> None:
-        """Note a round before it is written."""
+        """Record a round before it is written."""
         self._round += 1
         self._pending = {file.path: [file.size, file.modified_ms] for file in files}
         self._save(self._pending)
 
     def options(self) -> dict[str, str]:
-        """By which the sink knows the round."""
+        """Return the options by which the sink identifies the round."""
         if self._state is None:
             return {}
         return {"queryId": self._query, "batchId": str(self._round)}
 
     def end(self) -> None:
-        """End the round, which is published."""
+        """Record that the round is published."""
         self.files |= self._pending
         self._save(None)
 

@@ -1,7 +1,7 @@
 """Plan the direct load of Parquet files from their footers: columns, types, and tasks.
 
-Only types for which Spark, with the casts of a load, makes exactly the same are loaded directly. Everything else raises
-`Indirect`: Spark reads it.
+Only types for which Spark, with the casts of a load, gives exactly the same records are loaded directly. All others
+raise `Indirect`, and Spark reads the files.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTED: Final = re.compile(r"`([^`]+)`")
-#: Words that are values, or may be, where a column could be.
+#: Words that SQL takes as a value, or may, instead of a column name.
 _NO_NAMES: Final = re.compile(r"null|true|false|user|current_\w+|session_user|local\w+", re.IGNORECASE)
 
-#: What pyarrow raises for files that it cannot read: broken ones, and what it does not know.
+#: The errors of pyarrow for files that are damaged or unsupported.
 PARQUET_ERRORS: Final = (OSError, ValueError, NotImplementedError)
 
 
 class Indirect(Exception):
-    """Why Spark has to read the files."""
+    """The files cannot be loaded directly; the message says why Spark has to read them."""
 
 
 class ColumnKind(Enum):
@@ -38,16 +38,16 @@ class ColumnKind(Enum):
     TEXT = "text"
     BINARY = "binary"
     INTEGER = "integer"
-    #: Of 8 or 16 bits.
+    #: An integer of 8 or 16 bits.
     SMALL = "small integer"
     #: A point in time, as microseconds or milliseconds since the epoch.
     INSTANT = "instant"
-    #: The same of a clock on a wall somewhere.
+    #: A local time without a zone.
     LOCAL = "local"
     HEADERS = "headers"
 
 
-#: What each column of a record can be made of.
+#: The kinds that each column of a record can be made from.
 _ALLOWED: Final[Mapping[str, frozenset[ColumnKind]]] = {
     "value": frozenset({ColumnKind.TEXT, ColumnKind.BINARY, ColumnKind.INTEGER, ColumnKind.SMALL}),
     "key": frozenset({ColumnKind.TEXT, ColumnKind.BINARY, ColumnKind.INTEGER, ColumnKind.SMALL}),
@@ -59,7 +59,7 @@ _ALLOWED: Final[Mapping[str, frozenset[ColumnKind]]] = {
 
 @dataclass(frozen=True, slots=True)
 class FileColumn:
-    """A column of a record: from which column of the file."""
+    """A column of a record, and the column of the file that it is made from."""
 
     target: str
     name: str
@@ -88,7 +88,7 @@ class RowGroups:
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """Neighbouring row groups, of neighbouring files. `cost` is in bytes of files."""
+    """Adjacent row groups of adjacent files. `cost` is in bytes of files."""
 
     number: int
     parts: tuple[RowGroups, ...]
@@ -96,7 +96,7 @@ class ReadTask:
 
 
 def wanted_columns(rows: Rows) -> dict[str, str]:
-    """Return the file's column for each column of a record. Indirect if something is more than a name."""
+    """Return the file's column for each column of a record. Raises Indirect for an expression other than a name."""
     found = {}
     for target in _ALLOWED:
         expression = getattr(rows, target)
@@ -113,15 +113,15 @@ def wanted_columns(rows: Rows) -> dict[str, str]:
 
 
 def local_path(path: str) -> Path:
-    """Return the path of a file as Spark lists it (`file:/..`). Indirect for one of another file system."""
+    """Return the local path of a file that Spark lists (`file:/..`). Raises Indirect for another file system."""
     match = re.fullmatch(r"(?:file:(?://)?)?(/.*)", path)
     if match is None:
-        raise Indirect(f"{path.split(':', 1)[0]}: is no local file system")
+        raise Indirect(f"{path.split(':', 1)[0]}: is not a local file system")
     return Path(match[1])
 
 
 def check_directories(path: Path, base: str | None, names: Sequence[str]) -> None:
-    """Indirect if a directory below `base` (`day=2024-01-01`) is what a column of this name means to Spark."""
+    """Raise Indirect if Spark would take one of the columns from a directory below `base` (`day=2024-01-01`)."""
     if base is None:
         return
     wanted = {name.lower() for name in names}
@@ -138,7 +138,7 @@ def read_footer(
     case_sensitive: bool,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> ParquetInput:
-    """Indirect for whatever is not taken here; a file that cannot be opened, or is another than was listed, too."""
+    """Read a footer. Raises Indirect for an unsupported file, or one that cannot be opened or was replaced."""
     path = local_path(file.path)
     try:
         with fs.open(path) as opened:
@@ -156,7 +156,7 @@ def read_footer(
 
 
 def open_parquet(path: Path) -> parquet.ParquetFile:
-    """To be read piece by piece: a column's pages are not all in memory at a time."""
+    """Open a file for reading in pieces, so that not all pages of a column are in memory at a time."""
     return parquet.ParquetFile(
         path, buffer_size=1 << 18, pre_buffer=False, memory_map=False, coerce_int96_timestamp_unit="us"
     )
@@ -182,7 +182,7 @@ def read_tasks(files: Sequence[ParquetInput], count_min: int, size_max: int) -> 
         of_file = sum(group for _, group in file.groups)
         before = 0
         for number, (_, group) in enumerate(file.groups):
-            # To the group's middle: what is nearer to the next task is its.
+            # A task ends before a group whose middle is nearer to the next task.
             if parts and done + group // 2 >= share * (len(tasks) + 1):
                 end_task()
             if parts and parts[-1].file is file:
@@ -208,7 +208,7 @@ def _column(file: parquet.ParquetFile, target: str, name: str, *, case_sensitive
         if each.name == name or (not case_sensitive and each.name.lower() == name.lower())
     ]
     if len(found) != 1:
-        raise Indirect(f"column {name} is {'not there' if not found else 'there twice'}")
+        raise Indirect(f"column {name} {'does not exist' if not found else 'exists twice'}")
     kind = _headers_kind(found[0]) if target == "headers" else _flat_kind(file.schema, found[0])
     if kind not in _ALLOWED[target]:
         raise Indirect(f"column {name} is {found[0].type}, of which Spark makes the {target}")
@@ -224,7 +224,7 @@ def _headers_kind(field: Any) -> ColumnKind | None:
 
 
 def _flat_kind(schema: Any, field: Any) -> ColumnKind | None:
-    """By the type of the file, which is all that Spark goes by, and by what Arrow reads it as."""
+    """Return the kind of a column from its type in the file, which Spark uses, and the type that Arrow reads."""
     stored = next((each for each in map(schema.column, range(len(schema))) if each.path == field.name), None)
     if stored is None:
         return None

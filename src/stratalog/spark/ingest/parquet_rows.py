@@ -1,4 +1,4 @@
-"""The rows of row groups of Parquet files as the sink takes them: what each task of a direct load reads."""
+"""Read the row groups of Parquet files as rows for the sink, in each task of a direct load."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from stratalog.spark.ingest.parquet_plan import (
 from stratalog.spark.ingest.values import IngestError
 from stratalog.util import REAL_FILESYSTEM, FileSystem
 
-#: A batch of rows: as many as make about so many bytes, and no more than so many.
+#: Limits of a batch of rows: bytes (about) and rows.
 BATCH_BYTES: Final = 1 << 20
 _BATCH_ROWS_MAX: Final = 1 << 15
-#: Rows by which the width of what a dictionary abbreviates is judged.
+#: Rows of a sample to estimate the width of dictionary-encoded values.
 _SAMPLE_ROWS: Final = 256
 
 
@@ -54,7 +54,7 @@ def read_rows(task: ReadTask, fs: FileSystem = REAL_FILESYSTEM) -> Iterator[pa.R
 
 
 def _naming(file: ParquetInput, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`rows`, whose errors are the file's."""
+    """Yield `rows`. Errors name the file."""
     while True:
         try:
             batch = next(rows, None)
@@ -114,14 +114,14 @@ def _converted(array: Any, column: FileColumn) -> Any:
 
 
 def _content(array: Any, kind: ColumnKind) -> Any:
-    """Return the bytes of a key or value; a number in digits."""
+    """Return keys or values as bytes. Numbers become decimal digits."""
     if kind in (ColumnKind.INTEGER, ColumnKind.SMALL):
         array = array.cast(pa.string())
     return array if array.type == pa.binary() else array.cast(pa.binary())
 
 
 def _timestamps(array: Any, kind: ColumnKind) -> Any:
-    """Microseconds; of a number, which is milliseconds. ArrowInvalid (a ValueError) for one that is too large."""
+    """Return timestamps in microseconds; numbers are milliseconds. Raises ArrowInvalid (a ValueError) for overflow."""
     if kind is ColumnKind.INTEGER:
         return pc.multiply_checked(array.cast(pa.int64()), 1000).cast(pa.timestamp("us", "UTC"))
     return array.cast(pa.timestamp("us", array.type.tz))

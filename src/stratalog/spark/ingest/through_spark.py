@@ -1,4 +1,4 @@
-"""The way of any file: Spark reads the rows, evaluates the expressions, and hands them to the sink."""
+"""Load any files through Spark, which reads the rows, evaluates the expressions and passes them to the sink."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stratalog.spark.executor import parallelism
 from stratalog.spark.ingest.values import IngestError, Rows, SourceFile, shown_files
 from stratalog.spark.session import make_active
 
-#: Input that a task reads at least: every task makes a segment for each partition that its rows belong to.
+#: Least bytes that a task reads: every task makes a segment for each partition that its rows belong to.
 TASK_BYTES: Final = 64 << 20
 _ERROR: Final = re.compile(r"stratalog\.errors\.\w+: (.*)")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
@@ -37,14 +37,14 @@ class SparkInput:
 
     @property
     def base_path(self) -> str | None:
-        """The directory below which directories name columns, if there are such."""
+        """The directory below which directory names define columns, or None."""
         if len(self.paths) != 1 or _GLOB.search(self.paths[0]) or "basePath" in self.read_options:
             return None
         return self.paths[0]
 
 
 def list_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
-    """By path. Nothing of them is read. UsageError."""
+    """Return the files by path, without reading them. Raises UsageError."""
     try:
         frame = spark.read.format("binaryFile").load(list(paths))
         found = frame.selectExpr("path", "length", "unix_millis(modificationTime)").collect()
@@ -56,7 +56,7 @@ def list_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
 def write_through_spark(
     spark: SparkSession, source: SparkInput, files: Sequence[SourceFile], sink: Mapping[str, str]
 ) -> int:
-    """Publish the rows of `files` by the bulk sink with these options; how many they were. IngestError."""
+    """Publish the rows of `files` through the bulk sink, and return their number. Raises IngestError."""
     seen = Observation()
     make_active(spark)
     try:
@@ -84,12 +84,12 @@ def _ordered(spark: SparkSession, source: SparkInput, files: Sequence[SourceFile
 def _reader(spark: SparkSession, source: SparkInput, path: str) -> Any:
     reader = spark.read.format(source.file_format).options(**source.read_options)
     if source.base_path is not None and not _is_named_by(path, source.base_path):
-        reader = reader.option("basePath", source.base_path)  # so that columns of directories are there
+        reader = reader.option("basePath", source.base_path)  # adds the columns from directory names
     return reader if source.schema is None else reader.schema(source.schema)
 
 
 def _is_named_by(path: str, base: str) -> bool:
-    """Return whether it is the file itself that was given, and no directory above it."""
+    """Return whether the given path is the file itself, not a directory above it."""
     without_scheme = _SCHEME.sub("/", base) if _SCHEME.match(base) else base
     return path.endswith(without_scheme)
 
@@ -111,7 +111,7 @@ def _records(source: SparkInput, frame: DataFrame) -> DataFrame:
 
 
 def _with_types(records: DataFrame) -> DataFrame:
-    """Key and value as string or binary, the timestamp as one."""
+    """Cast key and value to string or binary, and the timestamp to a timestamp."""
     kinds = {each.name: each.dataType for each in records.schema.fields}
     if not isinstance(kinds["value"], StringType | BinaryType):
         records = records.withColumn("value", F.col("value").cast("string"))
@@ -124,7 +124,7 @@ def _with_types(records: DataFrame) -> DataFrame:
 
 
 def reason(error: Exception) -> str:
-    """Return what one of ours has said within Spark's error, else its first line."""
+    """Return the message of our own error within Spark's error, else the first line."""
     text = str(error)
     ours = _ERROR.findall(text)
     return (ours[-1] if ours else next(iter(text.strip().splitlines()), type(error).__name__)).strip()

@@ -9,7 +9,7 @@ from stratalog.jobs import Column, Report, Unit
 
 
 class IngestError(StratalogError):
-    """A round failed; nothing of it is visible. The rounds before it are."""
+    """A round failed and none of it is visible. Earlier rounds are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file as Spark has listed it. Times in milliseconds."""
+    """A file as listed by Spark. Times are in milliseconds."""
 
     path: str
     size: int

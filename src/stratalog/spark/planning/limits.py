@@ -79,7 +79,7 @@ class LimitResolver:
                 if offset < snapshot.log_start:
                     self._lost(f"{name}: offset {offset} is gone; the log begins at {snapshot.log_start}")
                 elif offset > snapshot.end:
-                    self._lost(f"{name}: offset {offset} is not there; the log ends at {snapshot.end}")
+                    self._lost(f"{name}: offset {offset} does not exist; the log ends at {snapshot.end}")
                 return min(max(offset, snapshot.log_start), snapshot.end)
             case _:
                 timestamp_ms = _timestamp(limit, snapshot)
@@ -102,7 +102,7 @@ class LimitResolver:
                 if offset == LATEST:
                     return snapshot.end
                 if offset > snapshot.end:
-                    self._lost(f"{name}: offset {offset} is not there; the log ends at {snapshot.end}")
+                    self._lost(f"{name}: offset {offset} does not exist; the log ends at {snapshot.end}")
                 return min(offset, snapshot.end)
             case _:
                 found = self.first_offset_at(snapshot, _timestamp(limit, snapshot))

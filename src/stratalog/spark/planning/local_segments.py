@@ -101,7 +101,7 @@ class SegmentListing:
             self._damages.append((tail.damage, lost, rest))
         elif next_base is not None and rest:
             damage = (
-                f"{files.log}: {rest} bytes at position {tail.end_position} are no whole batch, but a segment with "
+                f"{files.log}: {rest} bytes at position {tail.end_position} are not a whole batch, but a segment with "
                 f"base offset {next_base} follows; offsets {tail.end_offset} to {next_base - 1}"
             )
             self._damages.append((damage, lost, rest))

@@ -197,7 +197,7 @@ class SnapshotReader:
 
     def _under(self, root: Path) -> list[tuple[TopicPartition, Path]]:
         if not self._fs.is_dir(root):
-            what = "is no directory" if self._fs.exists(root) else "does not exist"
+            what = "is not a directory" if self._fs.exists(root) else "does not exist"
             raise UsageError(f"option path: {root} {what}")
         try:
             own = parse_partition_dir(root.resolve().name)

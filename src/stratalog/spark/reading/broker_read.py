@@ -108,7 +108,7 @@ class BrokerReader:
                 continue
             if not len(table):
                 self.on_data_loss(
-                    f"{self.topic}-{self.partition}: what the broker holds at offset {at} is no batch; "
+                    f"{self.topic}-{self.partition}: the broker's data at offset {at} is not a batch; "
                     f"offsets up to {piece.end - 1} cannot be read",
                     piece.end - at,
                     len(fetched.records),
@@ -155,7 +155,7 @@ class BrokerReader:
             return Missing(at, end, str(error))
         if log_start > at:
             return Missing(at, min(log_start, end), f"the log begins at {log_start} by now")
-        return Missing(at, end, "the log does not reach so far any more")
+        return Missing(at, end, "the log now ends before that offset")
 
 
 def aborted_ranges(

@@ -1,6 +1,6 @@
-"""The stream source, `spark.readStream.format("stratalog")`, and how far a stream is behind.
+"""The stream source, `spark.readStream.format("stratalog")`, and the lag of a stream.
 
-`docs/reference/spark_streaming.md`.
+`docs/reference/spark_streaming.md` describes both.
 """
 
 import lazy_loader

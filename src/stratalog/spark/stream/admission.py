@@ -1,4 +1,4 @@
-"""How much a micro-batch may take: the limits of a trigger, shared over partitions. Pure.
+"""Divide the limits of a trigger among the partitions of a micro-batch. Pure.
 
 The rules for numbers of records are exactly those of Spark's Kafka source: a partition's share of
 `maxOffsetsPerTrigger` is in proportion to its lag, rounded down, but at least one record; a partition without new
@@ -35,12 +35,12 @@ def total_lag(start: Offsets, latest: Offsets) -> int:
 
 
 def must_wait(limits: TriggerLimits, waiting: int, since_last_ms: int) -> bool:
-    """Return whether `offsets_min` holds the batch back: too few wait, and not for too long since the last batch."""
+    """Return whether `offsets_min` holds the batch back: too few offsets wait, and the maximum delay is not over."""
     return limits.offsets_min is not None and since_last_ms < limits.delay_max_ms and waiting < limits.offsets_min
 
 
 def shares(limit: int, waiting: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Parts of `limit` in proportion to what waits; at least 1 for each that has anything, so that none starves."""
+    """Return parts of `limit` in proportion to the waiting offsets, at least 1 for each partition that has any."""
     total = float(sum(waiting.values()))
     found = {}
     for key, size in waiting.items():

@@ -1,7 +1,7 @@
-"""Bytes of segments between offsets, for `maxBytesPerTrigger`: from sizes and offset indexes, without reading a record.
+"""Estimate the bytes between offsets for `maxBytesPerTrigger` from sizes and offset indexes, without reading records.
 
 Positions in an offset index are exact to `index.interval.bytes`. So is a limit, and a batch gets at least one interval
-to make progress. A segment without an index is one step. Data that only brokers have are measured by a sample.
+to make progress. A segment without an index is one step. Data that only brokers have is estimated from a sample.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from stratalog.spark.planning import BrokerRanges, IndexAccess, PartitionSnapsho
 
 
 class ByteLag:
-    """Measures by the indexes of a query."""
+    """Estimates from the indexes of a query."""
 
     def __init__(self, indexes: IndexAccess, brokers: BrokerRanges | None = None) -> None:
         self._indexes = indexes
         self._brokers = brokers
 
     def between(self, snapshot: PartitionSnapshot, start: int, end: int) -> int:
-        """About how many bytes a task must read for the offsets [start, end)."""
+        """Return about how many bytes a task must read for the offsets [start, end)."""
         positions = [self._positions(snapshot, each) for each in snapshot.between(start, end)]
         return sum(high - low for low, high in positions)
 
@@ -55,7 +55,7 @@ class ByteLag:
         return int(entries.offsets[first[0]]) + 1 if len(first) else wanted.end
 
     def _positions(self, snapshot: PartitionSnapshot, wanted: SegmentRange) -> tuple[int, int]:
-        """Return where a task begins and ends to read for this range."""
+        """Return the positions at which a task begins and ends reading for this range."""
         segment = wanted.segment
         if segment.tier is PlaceTier.BROKER:
             if self._brokers is None:

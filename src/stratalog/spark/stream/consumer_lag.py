@@ -1,4 +1,4 @@
-"""How far a stream is behind, from its progress report.
+"""Compute the lag of a stream from its progress report.
 
 Spark (4.3) lets no Python source report metrics, but shows its latest offsets, from which Spark's Kafka source makes
 its three metrics.
@@ -18,7 +18,7 @@ from stratalog.spark.stream.offsets import parse
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Offsets between the end of a batch and the end of the log, by partition; a batch's own records are not in it."""
+    """The offsets between the end of a batch and the end of the log, by partition."""
 
     by_partition: Mapping[TopicPartition, int]
 
@@ -28,7 +28,7 @@ class Lag:
 
     @property
     def metrics(self) -> dict[str, str]:
-        """With the names and texts of `sources[].metrics` of Spark's Kafka source; empty without partitions."""
+        """Return the metrics of Spark's Kafka source (`sources[].metrics`); empty without partitions."""
         lags = self.by_partition.values()
         if not lags:
             return {}
@@ -42,19 +42,19 @@ class Lag:
 def lag(progress: Any, source: int = 0) -> Lag:
     """Return the lag in a progress report: `query.lastProgress`, an event's `progress`, its JSON, or that parsed.
 
-    `source` is the number of the source in the query. Without a trigger so far there is no lag. Raises UsageError for
-    anything else than a progress report with this source, CorruptOffsetsError for a source of another kind.
+    `source` is the number of the source in the query. Before the first trigger the lag is empty. Raises UsageError if
+    this is not a progress report with this source, CorruptOffsetsError for a source of another kind.
     """
     document = _document(progress)
     sources = document.get("sources") if isinstance(document, Mapping) else None
     if not isinstance(sources, list) or not 0 <= source < len(sources):
-        raise UsageError(f"this is no progress report with a source {source}: {str(progress)[:200]}")
+        raise UsageError(f"this is not a progress report with a source {source}: {str(progress)[:200]}")
     latest, end = (_offsets(sources[source].get(field)) for field in ("latestOffset", "endOffset"))
     return Lag({key: offset - end.get(key, 0) for key, offset in latest.items()})
 
 
 def _document(progress: Any) -> Any:
-    """Return what JSON has of a report, whatever form it came in."""
+    """Return the parsed JSON of a report in any of its forms."""
     if progress is None:
         return {"sources": [{}]}
     if isinstance(progress, Mapping):
@@ -67,7 +67,7 @@ def _document(progress: Any) -> Any:
 
 
 def _offsets(value: Any) -> dict[TopicPartition, int]:
-    """Offsets of a report: a document, its text, or nothing."""
+    """Return the offsets of a report from a document, its text, or None."""
     if isinstance(value, str):
         value = json.loads(value) if value not in ("", "null") else None
     return {} if value is None else parse(value)

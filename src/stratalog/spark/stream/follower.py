@@ -1,7 +1,7 @@
-"""The driver's side of a stream: where it begins, and the content and plan of each micro-batch. No Spark here.
+"""The driver's side of a stream: where it begins, and the content and plan of each micro-batch. Independent of Spark.
 
-A trigger takes one look (`view`), which decides where the batch ends and from which the batch is planned. Losses are
-reported before the offsets go to the checkpoint, and again when a batch is planned, which may be in a later process.
+Each trigger takes one `view`, which decides where the batch ends and from which the batch is planned. Losses are
+reported before the offsets go to the checkpoint, and again when a batch is planned, possibly in a later process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EVERYTHING: Final = Constraints()
 
 
 class Follower:
-    """Follows partitions for one run of a query. For one thread."""
+    """Follows partitions for one run of a query. Not thread-safe."""
 
     def __init__(
         self, options: StreamOptions, byte_sources: ByteSources | None = None, clock: Clock | None = None
@@ -61,7 +61,7 @@ class Follower:
     # --- offsets ----------------------------------------------------------------------------------------------------
 
     def initial(self) -> Offsets:
-        """Return where a query without a checkpoint begins, the same at each call. UsageError."""
+        """Return where a query without a checkpoint begins, the same at each call. Raises UsageError."""
         if self._initial is None:
             self._initial = again_while_changing(self._find_initial)
             self._holds_initial = True
@@ -74,17 +74,17 @@ class Follower:
         return initial_offsets(self._read, view.partitions, resolver)
 
     def fix_end(self) -> None:
-        """From now on, read nothing newer than what exists now."""
+        """Fix the current end of each partition as the end of the run."""
         self._memory.forget_remote()
         self._fixed = self._look()
 
     @property
     def latest(self) -> Offsets:
-        """The ends of the last look."""
+        """Return the ends of the last view."""
         return (self._fixed or self._view).ends
 
     def end_of_batch(self, start: Offsets, *, unlimited: bool) -> Offsets:
-        """Return the end of the next batch; `start` itself if too little is there to read. DataLossError."""
+        """Return the end of the next batch, or `start` itself if too few records wait. Raises DataLossError."""
         view = self._fixed or self._look()
         self._check(start, view)
         begin = self._begin(start, view)
@@ -97,14 +97,14 @@ class Follower:
             return ends
         now_ms = self._clock.now_ms()
         since_ms = limits.delay_max_ms if self._last_batch_ms is None else now_ms - self._last_batch_ms
-        # The records that are there are all that AvailableNow waits for.
+        # AvailableNow does not wait for further records.
         if self._fixed is None and must_wait(limits, total_lag(begin, ends), since_ms):
             return start
         self._last_batch_ms = now_ms
         return self._limited(view, begin, ends)
 
     def _limited(self, view: View, begin: Offsets, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the ends that every limit allows."""
+        """Return the ends of a batch within all limits."""
         limits = self._options.limits
         limited = ends
         if limits.offsets_max is not None:
@@ -131,7 +131,7 @@ class Follower:
         }
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         self._byte_sources.close()
 
     # --- plans ------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Follower:
 
     def _plan(self, start: Offsets, end: Offsets) -> list[SplitPlan]:
         if self._fixed is not None or not self._view.reaches(end):
-            self._look()  # the last look is of long ago, or of another process
+            self._look()  # the last view is old, or was taken by another process
         view = self._view
         self._check_planned(start, end, view)
         indexes = self._indexes.access(view, self._begin(start, view))
@@ -225,8 +225,8 @@ class Follower:
                     key,
                     max(snapshot.end, offset or 0),
                     until,
-                    f"{name(key)}: the offsets from {max(snapshot.end, offset or 0)} to {until - 1} are not there "
-                    f"any more; the log ends at {snapshot.end}",
+                    f"{name(key)}: the offsets from {max(snapshot.end, offset or 0)} to {until - 1} no longer exist; "
+                    f"the log ends at {snapshot.end}",
                 )
 
     def _check_begin(self, key: TopicPartition, snapshot: PartitionSnapshot, offset: int) -> None:

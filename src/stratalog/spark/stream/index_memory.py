@@ -1,8 +1,8 @@
 """Offset indexes for a stream's plans: those of sealed segments are kept, and the active one is seldom read.
 
 The index of an active segment grows and is preallocated (10 MiB by default), and a stream that keeps up begins each
-batch where an earlier look ended. So each look leaves an anchor: the offset and the position at which the segment
-ended. As any index of a local segment, an anchor is proved by the batch header there.
+batch where an earlier view ended. So each view leaves an anchor: the offset and the position at which the segment
+ended. As with any index entry of a local segment, the batch header there proves an anchor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stratalog.spark.planning import IndexAccess, OffsetEntries, PartitionSnapsh
 from stratalog.spark.stream.offsets import Offsets
 from stratalog.spark.stream.view import View
 
-#: Bytes of a segment that are read at most after an anchor, without the index that could cut it.
+#: Most bytes of a segment that are read after an anchor without an index to cut them.
 ANCHORED_BYTES_MAX: Final = 8 * 1024 * 1024
 
 _ANCHORS_KEPT: Final = 8
@@ -27,7 +27,7 @@ _ENTRIES_KEPT: Final = 4_000_000  # of sealed segments, 16 bytes each
 
 
 class StreamIndexMemory:
-    """Not thread-safe; the access that it returns is."""
+    """The offset indexes that a stream keeps. Not thread-safe, unlike the access that it returns."""
 
     def __init__(self, byte_sources: ByteSources) -> None:
         self._byte_sources = byte_sources
@@ -37,7 +37,7 @@ class StreamIndexMemory:
         self._lock = threading.Lock()
 
     def learn(self, view: View) -> None:
-        """Keep where active segments end now."""
+        """Keep the current ends of active segments as anchors."""
         anchors: dict[Place, list[tuple[int, int]]] = {}
         for last in filter(None, map(_active, view.partitions.values())):
             known, now = self._anchors.get(last.log, []), (last.end_offset, last.size)
@@ -45,14 +45,14 @@ class StreamIndexMemory:
         self._anchors = anchors
 
     def forget(self) -> None:
-        """Files may be others now."""
+        """Forget everything, because files may have been replaced."""
         with self._lock:
             self._sealed.clear()
             self._sealed_entries = 0
         self._anchors.clear()
 
     def access(self, view: View, begin: Offsets | None = None) -> IndexAccess:
-        """Indexes for one look. With `begin`, anchors are enough for partitions whose batch begins at one."""
+        """Return the indexes of one view. With `begin`, an anchor is enough for a batch that begins there."""
         anchored: dict[Place, OffsetEntries] = {}
         for key, snapshot in view.partitions.items():
             last = _active(snapshot)
@@ -72,7 +72,7 @@ class StreamIndexMemory:
             return found
 
     def keep(self, segment: Segment, entries: OffsetEntries) -> None:
-        """Keep it, in the place of those that were not used for longest."""
+        """Keep an index, and drop the least recently used ones if there are too many entries."""
         key = segment.log, segment.size
         with self._lock:
             if key in self._sealed:
@@ -83,7 +83,7 @@ class StreamIndexMemory:
                 self._sealed_entries -= len(self._sealed.popitem(last=False)[1])
 
     def _anchor(self, segment: Segment, begin: int) -> OffsetEntries | None:
-        """Return an index of one entry, if an earlier look ended at `begin` and little was added since."""
+        """Return an index of one entry, if an earlier view ended at `begin` and little was added since."""
         for offset, position in self._anchors.get(segment.log, ()):
             if offset == begin and 0 < segment.size - position <= ANCHORED_BYTES_MAX:
                 return OffsetEntries(np.array([offset], np.int64), np.array([position], np.int64))
@@ -91,7 +91,7 @@ class StreamIndexMemory:
 
 
 class _RememberedAccess(IndexAccess):
-    """Reads what the memory has not."""
+    """Reads the indexes that the memory does not have."""
 
     def __init__(
         self, byte_sources: ByteSources, memory: StreamIndexMemory, anchored: dict[Place, OffsetEntries]

@@ -1,4 +1,4 @@
-"""Records that a stream should have read and cannot: an error, or a warning and a count."""
+"""Report records that a stream cannot read: raise an error, or log a warning and count them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from stratalog.spark.options import DataLossError, TopicPartition
 
 logger = logging.getLogger("stratalog.spark")
 
-#: Messages that are remembered, so that what is still lost at the next trigger is not logged again.
+#: Number of messages to remember, so that the next trigger does not log the same loss again.
 _LOGGED_MAX: Final = 10_000
 
 
 class Losses:
-    """Takes losses; raises DataLossError if `fail`, else warns once of each.
+    """Raises DataLossError for a loss if `fail`; otherwise logs one warning for each loss.
 
-    `offsets` counts what the plans of all batches lack. Tasks report damage themselves.
+    `offsets` counts the offsets that the plans of all batches lack. Tasks report damage themselves.
     """
 
     def __init__(self, fail: bool) -> None:
@@ -26,7 +26,7 @@ class Losses:
         self.offsets = 0
 
     def __call__(self, message: str, offsets: int = 0, size: int = 0) -> None:  # noqa: ARG002
-        """Take a loss that planning reports; see `OnDataLoss`."""
+        """Handle a loss that planning reports; see `OnDataLoss`."""
         self._raise_if_asked(message)
         if message not in self._logged:
             self._logged[message] = None
@@ -36,7 +36,7 @@ class Losses:
             self._warn(message)
 
     def offsets_gone(self, key: TopicPartition, start: int, end: int, message: str) -> None:
-        """Report that the offsets [start, end) of a partition are gone; those reported before are left out."""
+        """Report that the offsets [start, end) of a partition are lost, without those reported before."""
         self._raise_if_asked(message)
         start = max(start, self._gone_to.get(key, 0))
         if start < end:

@@ -21,7 +21,7 @@ _PARTITION = re.compile(r"0|[1-9]\d*")
 
 
 class CorruptOffsetsError(StratalogError):
-    """A checkpoint holds no offsets of this source."""
+    """A checkpoint does not have offsets of this source."""
 
 
 def parse(document: Any) -> dict[TopicPartition, int]:
@@ -41,7 +41,7 @@ def parse(document: Any) -> dict[TopicPartition, int]:
 
 
 def name(key: TopicPartition) -> str:
-    """`topic-partition`, as messages say it."""
+    """Return `topic-partition` for messages."""
     return f"{key[0]}-{key[1]}"
 
 

@@ -1,4 +1,4 @@
-"""Options of a stream: those of a batch, without an end, and how much a trigger takes. Pure."""
+"""Options of a stream: those of a batch, without an end, and the limits of a trigger. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stratalog.errors import UsageError
 from stratalog.spark.options import OptionReader, ReadOptions
 from stratalog.spark.stream.admission import TriggerLimits
 
-#: A bucket gets its segments in minutes, and a listing costs money.
+#: New segments reach a bucket every few minutes, and each listing costs money.
 REMOTE_POLL_INTERVAL_MS: Final = 10_000
 
 
@@ -54,7 +54,7 @@ def _says_stream(options: Mapping[str, str]) -> bool:
 
 
 def trigger_limits(options: Mapping[str, str]) -> TriggerLimits:
-    """Return how much a trigger takes. Raises UsageError."""
+    """Return the limits of a trigger. Raises UsageError."""
     reader = OptionReader(options)
     offsets_max = reader.positive("maxOffsetsPerTrigger")
     offsets_min = reader.positive("minOffsetsPerTrigger")
@@ -73,6 +73,6 @@ def trigger_limits(options: Mapping[str, str]) -> TriggerLimits:
 
 
 def remote_poll_interval_ms(options: Mapping[str, str]) -> int:
-    """Return how often a stream looks into its bucket. Raises UsageError."""
+    """Return the interval at which a stream lists its bucket. Raises UsageError."""
     found = OptionReader(options).duration_ms("remotePollInterval")
     return REMOTE_POLL_INTERVAL_MS if found is None else found

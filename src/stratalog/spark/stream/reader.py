@@ -33,7 +33,7 @@ from stratalog.spark.stream.options import StreamOptions
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Names and documents are Spark's; what they mean is `Follower`'s."""
+    """The stream reader with Spark's method names and offset documents. `Follower` does the work."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         checked_columns(schema)
@@ -56,10 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return by_topic(self._driver.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return a limit for all options, which Spark passes back unchanged.
-
-        Python sources have no composite ones.
-        """
+        """Return one limit for all options, which Spark passes back: Python sources cannot have composite limits."""
         limits = self._options.limits
         if limits.offsets_max is not None:
             return ReadMaxRows(limits.offsets_max)
@@ -81,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver.fix_end()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """For the progress report: the ends of the last look."""
+        """Return the ends of the last view, for the progress report."""
         return by_topic(self._driver.latest) or None
 
     @without_traceback()

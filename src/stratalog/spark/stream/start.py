@@ -1,4 +1,4 @@
-"""Where a stream without a checkpoint begins."""
+"""Find where a stream without a checkpoint begins."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stratalog.spark.planning import LimitResolver, PartitionSnapshot, check_nam
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """First offsets; `at_end` has the partitions that begin at the current end of their log.
+    """First offsets. `at_end` has the partitions that begin at the current end of their log.
 
-    Such an offset cannot be found again: nothing of these partitions may be read until a checkpoint holds it.
+    Such an offset cannot be found again. So these partitions are not read until a checkpoint has it.
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -23,7 +23,7 @@ class Initial:
 def initial_offsets(
     options: ReadOptions, partitions: Mapping[TopicPartition, PartitionSnapshot], resolver: LimitResolver
 ) -> Initial:
-    """Return what the starting options say of these partitions. Raises UsageError when they do not fit them."""
+    """Return the first offsets of these partitions by the starting options. Raises UsageError if they do not match."""
     check_names_all(options.starting, frozenset(partitions))
     offsets = {key: _first(options, snapshot, resolver) for key, snapshot in partitions.items()}
     at_end = frozenset(

@@ -30,13 +30,13 @@ class View:
         return {key: each.end for key, each in self.partitions.items()}
 
     def reaches(self, offsets: Offsets) -> bool:
-        """Return whether all of it is before the ends."""
+        """Return whether the ends are at or after all of these offsets."""
         ends = self.ends
         return all(key in ends and offset <= ends[key] for key, offset in offsets.items())
 
 
 class Viewer:
-    """Looks. For one thread."""
+    """Takes views of the partitions of a stream. Not thread-safe."""
 
     def __init__(
         self, options: ReadOptions, byte_sources: ByteSources, memory: SnapshotMemory, lost: OnDataLoss
@@ -48,7 +48,7 @@ class Viewer:
         self._stable: dict[TopicPartition, tuple[tuple[Place, int], int]] = {}
 
     def look(self, *, must_exist: bool = False) -> View:
-        """UsageError for a path that is none; with `must_exist`, for what was named and is nowhere."""
+        """Take a view. Raises UsageError for an invalid path, and with `must_exist` for a missing named topic."""
         return again_while_changing(lambda: self._look(must_exist=must_exist))
 
     def _look(self, *, must_exist: bool) -> View:
@@ -60,13 +60,13 @@ class Viewer:
         return View({(each.topic, each.partition): each for each in found})
 
     def aborted(self, snapshot: PartitionSnapshot, start: int) -> tuple[AbortedTransaction, ...]:
-        """Aborted transactions that may have records from `start` on; none unless `read_committed`."""
+        """Return aborted transactions that may have records from `start` on; none unless `read_committed`."""
         if not self._options.read_committed:
             return ()
         return transaction_state(snapshot, self._byte_sources, start).aborted
 
     def _stable_end(self, snapshot: PartitionSnapshot) -> int:
-        """Return the last stable offset: found again only when the last segment has grown or is another one."""
+        """Return the last stable offset, computed again only if the last segment has grown or was replaced."""
         if not snapshot.ranges:
             return snapshot.end
         key, last = (snapshot.topic, snapshot.partition), snapshot.ranges[-1]
