@@ -25,9 +25,9 @@ from stratalog.records.native import (
 
 @native
 def write_retained(context: int, payload: int, size: int, base_timestamp: int, target: int) -> int:
-    """Write the records of the context's batch that stay, with timestamps relative to `base_timestamp`.
+    """Write the retained records of the context's batch, with timestamps relative to `base_timestamp`.
 
-    The address behind them.
+    Return the address after them.
     """
     x = context_at(context, 0)
     batch = x.batch
@@ -37,7 +37,7 @@ def write_retained(context: int, payload: int, size: int, base_timestamp: int, t
     old_base = batch.base_timestamp
     batch_timestamp = batch.max_timestamp
     position = 0
-    run_start = run_end = 0  # records that stay as they are, one behind the other
+    run_start = run_end = 0  # consecutive records that are copied unchanged
     for index in range(batch.record_count):
         start = position
         length, position = varint(data, position, size, True)
@@ -72,7 +72,7 @@ def write_retained(context: int, payload: int, size: int, base_timestamp: int, t
 def write_header(  # noqa: PLR0917
     header: int, target: int, size: int, attributes: int, base_timestamp: int, max_timestamp: int, count: int
 ) -> None:
-    """Write the header of a batch of `size` bytes whose records stand behind it already."""
+    """Write the header of a batch of `size` bytes whose records are already in place after it."""
     copy_any(target, header, HEADER_SIZE)
     store_be32(target + LENGTH_AT, size - LOG_OVERHEAD)
     store_be16(target + ATTRIBUTES_AT, attributes)

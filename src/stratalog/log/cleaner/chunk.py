@@ -1,7 +1,7 @@
-"""The piece of a segment that is being cleaned: read into a buffer that is used again and again, judged batch by batch.
+"""The piece of a segment that is being cleaned, in a reusable buffer that loops process batch by batch.
 
-The buffer grows for a batch that is larger, and shrinks again after the segment. Bytes that are not a batch, or
-a batch with a wrong CRC, stop the cleaning here, before any output.
+The buffer grows for a larger batch, and shrinks again after the segment. Bytes that are not a batch, or a batch with a
+wrong CRC, stop the cleaning here, before any output.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 class RecordsFile(Protocol):
-    """A `.log` that is read from its start to its end. `LogSegment` is one."""
+    """A `.log` that is read from start to end, such as a `LogSegment`."""
 
     @property
     def log_path(self) -> object:
-        """For messages."""
+        """The path, for messages."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -37,7 +37,7 @@ class RecordsFile(Protocol):
 
 class Readable(Protocol):
     def pread_into(self, buffer: memoryview, position: int, /) -> int:
-        """Fill the buffer from a position; how many bytes, fewer only at the end."""
+        """Fill the buffer from a position, and return the bytes read: fewer than its size only at the end."""
 
 
 def address_of(content: Any) -> int:
@@ -65,7 +65,7 @@ class Chunk:
 
     @property
     def position(self) -> int:
-        """Within the buffer: behind the batches that are done."""
+        """The position in the buffer after the batches that are done."""
         position: int = self.context.position
         return position
 
@@ -75,7 +75,7 @@ class Chunk:
         return status
 
     def read(self, segment: RecordsFile, position: int) -> int:
-        """Fill the buffer from a position of the segment; how many bytes."""
+        """Fill the buffer from a position of the segment, and return the bytes read."""
         self.segment, self.segment_position = segment, position
         size = min(self.capacity, segment.size_bytes - position)
         self._view = self._buffer.data[:size]
@@ -89,9 +89,9 @@ class Chunk:
         return size
 
     def batch(self) -> RecordBatch:
-        """Return the batch that a loop stopped at, whole; the view is valid until the next `read`.
+        """Return the complete batch at which a loop stopped. The view is valid until the next `read`.
 
-        CorruptRecordError for a wrong CRC, which the loops find for batches of format 2 alone.
+        Raises CorruptRecordError for a wrong CRC, which the loops only check for batches of format 2.
         """
         if self.status == at.CORRUPT:
             checked_batch_size(self._view, self.position)
@@ -114,13 +114,13 @@ class Chunk:
         return address
 
     def advance(self, size: int) -> None:
-        """Go on behind a batch of this size, which is done."""
+        """Advance past a batch of this size, which is done."""
         self.context.position += size
 
     def grow_for_batch(self) -> None:
         """Make room for the incomplete batch at the start of the buffer.
 
-        CorruptRecordError if it cannot be one, or does not end within the segment.
+        Raises CorruptRecordError if it is not a batch, or does not end within the segment.
         """
         left = self.segment.size_bytes - self.segment_position
         if left < HEADER_SIZE_UP_TO_MAGIC:
@@ -133,11 +133,11 @@ class Chunk:
         self._reserve(size)
 
     def restore(self) -> None:
-        """Give back what the buffer grew."""
+        """Shrink the buffer to its original size."""
         if self.capacity > self._size:
             self._reserve(self._size)
 
     @property
     def where(self) -> str:
-        """File and position of the batch that is looked at."""
+        """The file and position of the current batch."""
         return f"{self.segment.log_path}: position {self.segment_position + self.position}"

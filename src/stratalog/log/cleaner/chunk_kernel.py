@@ -17,9 +17,9 @@ context_at: Any = struct_at(CleaningContext)
 
 @inlined
 def check_batch(context: int, skip_special: bool) -> int:
-    """Size of the whole batch at the position, whose header the context has then.
+    """Return the size of the complete batch at the position, and put its header in the context.
 
-    0, with the status set, if the loop cannot take it.
+    Return 0 and set the status if the loop cannot process the batch.
     """
     x = context_at(context, 0)
     at = x.chunk + x.position

@@ -3,8 +3,8 @@
     log start        first dirty        first uncleanable      active
        |--- clean ------|--- cleanable ------|--- too new ---------|---
 
-The first dirty offset is where the last cleaning ended. Nothing at or behind the last stable offset is cleaned, nothing
-of the active segment, and no segment with a record younger than `min.compaction.lag.ms`. Source: Kafka's
+The first dirty offset is where the last cleaning ended. Records at or after the last stable offset are not cleaned, nor
+the active segment, nor a segment with a record younger than `min.compaction.lag.ms`. Source: Kafka's
 `LogCleanerManager.cleanableOffsets`, `maxCompactionDelay` and `calculateCleanableBytes`, and `LogToClean`.
 """
 
@@ -20,7 +20,7 @@ from stratalog.log.partition_log import PartitionLog
 
 
 class CleanableSegment(Protocol):
-    """The facts needed of a segment. Asking for the timestamps may read a file, so it is done last."""
+    """The facts needed of a segment. Its timestamps may be read from a file, so they are requested last."""
 
     @property
     def base_offset(self) -> int: ...
@@ -30,7 +30,7 @@ class CleanableSegment(Protocol):
 
     @property
     def first_batch_timestamp(self) -> int | None:
-        """The max timestamp of the first batch; negative: it has none; None: there is no batch."""
+        """The max timestamp of the first batch, negative if it has none; None without a batch."""
 
     def largest_timestamp(self) -> int:
         """Return the largest record timestamp, or the file's modification time when no record has one."""
@@ -47,7 +47,7 @@ class CleanableLog:
     last_stable_offset: int
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
-    #: Retention moves the log start offset behind what is clean as a matter of course.
+    #: Retention moves the log start offset past the clean part as a matter of course.
     deletes_by_retention: bool
 
     @classmethod
@@ -69,21 +69,21 @@ class CleanableLog:
 
 
 def _floor(segments: Sequence[CleanableSegment], offset: int) -> int:
-    """Return the place of the segment that would hold `offset`; 0 if all begin behind it."""
+    """Return the index of the segment that would hold `offset`, or 0 if all begin after it."""
     return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
 class FirstDirty(NamedTuple):
-    """The start of the dirty part. `why_reset`: the checkpoint could not be right and has to be rewritten."""
+    """The start of the dirty part. `why_reset` says why the checkpoint is wrong and must be rewritten."""
 
     offset: int
     why_reset: str | None
-    #: Whether that is worth a warning.
+    #: Whether the reset is worth a warning.
     is_unexpected: bool = False
 
 
 def first_dirty_offset(facts: CleanableLog, checkpointed: int | None) -> FirstDirty:
-    """Return where the last cleaning ended, as far as that can be true; else the log start, so that all is cleaned."""
+    """Return the checkpointed end of the last cleaning if it is plausible, else the log start, to clean everything."""
     start = facts.log_start_offset
     if checkpointed is None:
         return FirstDirty(start, None)
@@ -109,7 +109,7 @@ def first_uncleanable_offset(facts: CleanableLog, first_dirty: int, now_ms: int)
 
 
 def compaction_delay_ms(facts: CleanableLog, first_dirty: int, now_ms: int) -> int:
-    """For how long the oldest dirty segment should have been compacted by `max.compaction.lag.ms`; 0: not yet."""
+    """Return by how long the oldest dirty segment exceeds `max.compaction.lag.ms`, or 0 if it does not."""
     timestamps = (segment.first_batch_timestamp for segment in facts.sealed_from(first_dirty))
     due_ms = now_ms - facts.max_compaction_lag_ms
     delays = [due_ms - timestamp for timestamp in timestamps if timestamp is not None and timestamp > 0]
@@ -117,7 +117,7 @@ def compaction_delay_ms(facts: CleanableLog, first_dirty: int, now_ms: int) -> i
 
 
 class Dirtiness(NamedTuple):
-    """Sizes of the two parts of a log that a cleaning reads. Bytes."""
+    """Sizes in bytes of the two parts of a log that a cleaning reads."""
 
     clean_bytes: int
     cleanable_bytes: int
@@ -135,9 +135,9 @@ class Dirtiness(NamedTuple):
 
 
 def dirtiness(facts: CleanableLog, first_dirty: int, first_uncleanable: int) -> Dirtiness:
-    """In whole segments.
+    """Return the sizes of both parts in whole segments.
 
-    One that holds `first_dirty` counts in both parts, one that holds `first_uncleanable` in none.
+    A segment that holds `first_dirty` counts in both parts, one that holds `first_uncleanable` in neither.
     """
     behind = [*facts.sealed_from(first_uncleanable), facts.segments[-1]][0].base_offset
     clean = _size(facts.segments, -1, first_dirty)

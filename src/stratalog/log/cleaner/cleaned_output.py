@@ -1,7 +1,6 @@
-"""The batches that stay, gathered in a buffer, and written to the segment that is being made when the buffer is full.
+"""Collect the retained batches in a buffer, and write them to the new segment when the buffer is full.
 
-An output belongs to one new segment and ends with it, so that remains of a failed cleaning never reach another
-log.
+An output belongs to one new segment and ends with it, so that batches of a failed cleaning never reach another log.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class CleanedOutput:
             self._reserve_flags(count)
 
     def restore(self) -> None:
-        """Give back what the buffers grew; nothing waits in them."""
+        """Shrink the buffers, which must be empty, to their original sizes."""
         assert not self.size, "what waits is written before the buffers are given back"
         if len(self._output) > self._size:
             self._reserve_output(self._size)
@@ -68,9 +67,9 @@ class CleanedOutput:
         return len(self._output) - self.size
 
     def add(self, data: Buffer, batch: RecordBatch) -> int:
-        """Put one batch behind the others, whose header `batch` shows; what there is no room for is written first.
+        """Append one batch with the header `batch`. If there is no room for it, write the buffer first.
 
-        How many bytes were written.
+        Return the bytes written.
         """
         view = memoryview(data)
         context = self._chunk.context
@@ -94,7 +93,7 @@ class CleanedOutput:
         return written
 
     def make_room(self, size: int, count: int) -> int:
-        """Write what waits, so that a batch of `count` records and `size` bytes, once filtered, finds room."""
+        """Write the buffer, so that there is room for a filtered batch of `count` records and `size` bytes."""
         written = self.write()
         if size > len(self._output):
             self._reserve_output(size)
@@ -102,7 +101,7 @@ class CleanedOutput:
         return written
 
     def write(self) -> int:
-        """Append what waits to the segment; how many bytes."""
+        """Append the buffer to the segment, and return the bytes written."""
         size, cleaned = self.size, self._cleaned
         if size:
             context = self._chunk.context

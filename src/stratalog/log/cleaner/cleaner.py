@@ -3,10 +3,10 @@
     1  read the dirty part and note the newest offset of each key in the offset map, until it is full
     2  group the segments below that into runs that make one segment each
     3  filter each group into a new `.cleaned` segment, with its indexes, and flush it
-    4  put it in the place of the group (`PartitionLog.replace_segments`)
+    4  replace the group with it (`PartitionLog.replace_segments`)
 
-What stays, batch by batch, is what Apache Kafka's cleaner leaves. `docs/explanation/compaction.md` explains what is
-kept when. Source: Kafka's `Cleaner`.
+The result equals that of Apache Kafka's cleaner, batch by batch. `docs/explanation/compaction.md` explains which
+records are kept. Source: Kafka's `Cleaner`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 class Cleaner:
     """The state of one cleaner thread: an offset map, allocated once and emptied for each log.
 
-    Nothing else outlives a cleaning: records pass through buffers that are made for each new segment and go with it.
-    Memory: `dedupe_buffer_bytes` for the map, backed by the system as it is written, and about three times
-    `io_buffer_bytes`; more only while a batch that is larger is cleaned. Not thread-safe; `throttle` may be shared.
+    Nothing else outlives a cleaning: records pass through buffers that are made for each new segment and freed with it.
+    Memory: `dedupe_buffer_bytes` for the map, which the system provides page by page as it is written, and about three
+    times `io_buffer_bytes`, more only while a larger batch is cleaned. Not thread-safe; `throttle` may be shared.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Cleaner:
         fs: FileSystem = REAL_FILESYSTEM,
         throttle: Throttle | None = None,
     ) -> None:
-        """ValueError for a map that does not hold a single key."""
+        """Allocate the map. Raises ValueError if it cannot hold a single key."""
         self._clock = clock
         self._fs = fs
         self._throttle = throttle or Throttle(clock=clock)
@@ -67,11 +67,11 @@ class Cleaner:
     ) -> CleanResult:
         """Clean the log below `first_uncleanable_offset`, or as far as the map reaches.
 
-        Everything below `first_dirty_offset` was cleaned before. `now_ms` decides what tombstones are over. The active
-        segment is not cleaned: the caller sees to it that `first_uncleanable_offset` is not within or behind it.
-        `check_abort` is called every now and then; what it raises (CleaningAborted) ends the cleaning. So does
-        CorruptRecordError, which names file and position. Groups that were swapped in by then stay so, the others are
-        as they were. KafkaStorageError or OSError when the disk refuses.
+        Everything below `first_dirty_offset` was cleaned before. `now_ms` decides which tombstones have expired. The
+        active segment is not cleaned: the caller ensures that `first_uncleanable_offset` is not within or after it.
+        `check_abort` is called regularly. Its error (CleaningAborted) ends the cleaning, as does CorruptRecordError,
+        which names file and position. Groups that were already replaced stay replaced; the others are unchanged. Raises
+        KafkaStorageError or OSError for errors of the disk.
         """
         stats = CleanerStats(self._clock.now_ms())
         MapBuilder(self._map, self._buffer_bytes, self._throttle, stats, check_abort).build(
@@ -116,7 +116,7 @@ class _Rewriting:
         self._transactions = CleanedTransactions()
 
     def rewrite_group(self, group: Sequence[LogSegment]) -> None:
-        """Make one segment of the group and put it in its place. After an error nothing is left of it."""
+        """Replace the group with one new segment, which is removed after an error."""
         log = self._log
         cleaned = LogSegment.create(
             log.directory,
@@ -160,7 +160,7 @@ class _Rewriting:
 
 
 def _legacy_horizon_ms(log: PartitionLog, first_dirty_offset: int) -> int:
-    """Tombstones of message formats 0 and 1 go from segments that were last changed before this time."""
+    """Return the time in ms: segments last changed before it lose their tombstones of formats 0 and 1."""
     clean = segments_between(log.segments, 0, first_dirty_offset)
     return clean[-1].last_modified_ms - log.config.delete_retention_ms if clean else 0
 

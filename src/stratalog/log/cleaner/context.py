@@ -1,7 +1,7 @@
 """State shared by Python and the native loops over a chunk of batches.
 
-A chunk is a piece of a `.log` that begins with a batch, in memory. A loop continues from `position` batch by batch, and
-stops in front of one that it leaves to Python, with the reason in `status`.
+A chunk is a piece of a `.log` in memory that begins with a batch. A loop continues from `position` batch by batch. It
+stops before a batch that it leaves to Python, with the reason in `status`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class CleaningContext(Words):
         *Words.of("map", "start_offset", "messages_read"),
         #: Of the filter alone. `new_horizon_ms`: the delete horizon that a batch gets now, if it needs one.
         *Words.of("now_ms", "new_horizon_ms", "high_watermark"),
-        #: One byte for each record of a batch: whether it stays.
+        #: One byte for each record of a batch: whether it is retained.
         *Words.of("flags", "flags_capacity"),
-        #: The output, batch behind batch, and the rows (`CleanedRow`) that say what was put out.
+        #: The output batches, and the rows (`CleanedRow`) that describe them.
         *Words.of("out", "out_capacity", "out_size", "table", "table_capacity", "table_rows"),
         *Words.of("bytes_read", "messages_retained", "invalid"),
-        #: What `select` found in one batch. `keyless`: records without a key that do not stay.
+        #: The results of `select` for one batch. `keyless`: records without a key, which are dropped.
         *Words.of("count", "retained", "has_tombstones", "first_timestamp", "max_timestamp", "keyless"),
-        #: What the output knows of its segment: bytes since the last index entry's batch, -1 before the first batch.
+        #: Bytes of the output segment since the batch of its last index entry, -1 before the first batch.
         *Words.of("index_interval", "since_index_entry"),
         #: The header of the batch that a loop is at.
         ("batch", BatchRow),
@@ -37,7 +37,7 @@ class CleaningContext(Words):
 
 
 class CleanedRow(Words):
-    """A batch that was put out; the fields of `BatchFacts`, in its order."""
+    """A batch of the output, with the fields of `BatchFacts` in the same order."""
 
     __slots__ = ()
     _fields_: ClassVar[list[tuple[str, Any]]] = Words.of(
@@ -64,16 +64,16 @@ class MapState(Words):
 DONE: Final = 0
 """No whole batch is left in the chunk."""
 SPECIAL: Final = 1
-"""This batch is transactional, a marker or compressed; or nothing of it stays, and it may have to."""
+"""This batch is transactional, a marker or compressed; or no record is retained, but its header may have to be."""
 CORRUPT: Final = 2
-"""The header cannot be one, or the CRC is wrong."""
+"""The header is invalid, or the CRC is wrong."""
 MALFORMED: Final = 3
-"""The CRC is right, but its records are none."""
+"""The CRC is right, but the records are malformed."""
 MAP_FULL: Final = 4
 OUT_FULL: Final = 5
-"""The output, the table or the flags have no room for whatever may become of this batch."""
+"""The output, the table or the flags may not have enough room for this batch."""
 UNUSUAL: Final = 6
-"""The records are not written as Kafka would write them, so they have to be rewritten field by field."""
+"""The records are not encoded as Kafka would encode them, so they must be rewritten field by field."""
 
 RECORD_GROWTH: Final = 13
 """Bytes by which a record may grow when its batch gets another base timestamp: its timestamp delta from 1 to 10, its

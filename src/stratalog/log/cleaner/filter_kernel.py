@@ -1,7 +1,7 @@
-"""Native loops that decide which records of a batch stay, and write what becomes of it. No interpreter lock.
+"""Native loops that decide which records of a batch are retained, and write the new batch. No interpreter lock.
 
-`filter_plain` has the plain twin. Every read stays within the chunk or payload that is given, every write within the
-capacities that the context states. Importing this module loads the loops.
+`filter_plain` has the plain twin. Every read stays within the given chunk or payload, every write within the capacities
+in the context. Importing this module loads the loops.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _cleaned_rows: Any = struct_at(CleanedRow)
 
 @native
 def _plain_headers(data: Any, position: int, end: int, count: int) -> int:
-    """Position behind `count` headers.
+    """Return the position after `count` headers.
 
-    -1 for malformed ones, -2 unless every varint is of the shortest form and every key is ASCII.
+    Return -1 for malformed ones, -2 unless every varint has the shortest form and every key is ASCII.
     """
     usual = True
     for _ in range(count):
@@ -58,9 +58,9 @@ def _plain_headers(data: Any, position: int, end: int, count: int) -> int:
 
 @native
 def _select(context: int, payload: int, size: int, keep_all: bool) -> int:  # noqa: C901
-    """Set a flag for each record of the context's batch that stays, and say in the context what they have.
+    """Set a flag for each retained record of the context's batch, and put their totals in the context.
 
-    DONE, MALFORMED, UNUSUAL, or OUT_FULL if there are not as many flags.
+    Return DONE, MALFORMED, UNUSUAL, or OUT_FULL if there are too few flags.
     """
     x = context_at(context, 0)
     batch = x.batch
@@ -128,7 +128,7 @@ def _select(context: int, payload: int, size: int, keep_all: bool) -> int:  # no
             max_timestamp = max(max_timestamp, timestamp)
             retained += 1
             has_tombstones |= value_size < 0
-            # Written in the shortest form, and nothing in the unused byte: else a copy is not what Kafka writes.
+            # Unless all numbers have the shortest form and the unused byte is 0, Kafka would write it differently.
             shortest = (
                 1
                 + varint_size(timestamp_delta)
@@ -159,7 +159,7 @@ def _select(context: int, payload: int, size: int, keep_all: bool) -> int:  # no
 
 @inlined
 def _count(context: int) -> None:
-    """Count the records of the batch that `_select` saw last."""
+    """Count the records of the last batch given to `_select`."""
     x = context_at(context, 0)
     x.messages_read += x.count
     x.messages_retained += x.retained
@@ -168,7 +168,7 @@ def _count(context: int) -> None:
 
 @inlined
 def _add_row(context: int, target: int, size: int) -> None:
-    """Count what became of the context's batch, which stands at the end of the output."""
+    """Add a row for the context's new batch, which is at the end of the output."""
     x = context_at(context, 0)
     row = _cleaned_rows(x.table, x.table_rows)
     row.base_offset = x.batch.base_offset
@@ -182,7 +182,7 @@ def _add_row(context: int, target: int, size: int) -> None:
 
 @native
 def _has_room(context: int) -> bool:
-    """Return whether the output can hold whatever becomes of the context's batch."""
+    """Return whether the output has enough room for the context's batch in any case."""
     x = context_at(context, 0)
     most = x.batch.size + RECORD_GROWTH * max(x.batch.record_count, 0)
     fits: bool = x.out_size + most <= x.out_capacity and x.table_rows < x.table_capacity
@@ -201,9 +201,9 @@ def _new_base_timestamp(context: int, needs_horizon: bool) -> Any:
 
 @compiled("int64(int64, int64, int64, int64, boolean)")
 def select(context: int, header: int, payload: int, size: int, keep_all: bool) -> int:
-    """Choose among the records of one batch, whose decompressed records are the payload; status as `_select`.
+    """Select the retained records of one batch, whose decompressed records are the payload. Return as `_select`.
 
-    The batch's records are counted in the context if that is DONE. With `keep_all` every record stays.
+    If that is DONE, the batch's records are counted in the context. With `keep_all` every record is retained.
     """
     read_header(header, context_at(context, 0).batch)
     status = _select(context, payload, size, keep_all)
@@ -214,16 +214,13 @@ def select(context: int, header: int, payload: int, size: int, keep_all: bool) -
 
 @compiled("int64(int64, int64, int64, int64, int64)")
 def write_records(context: int, payload: int, size: int, base_timestamp: int, target: int) -> int:
-    """Write the records that the last `select` chose to `target`; how many bytes."""
+    """Write the records of the last `select` to `target`, and return their size in bytes."""
     return write_retained(context, payload, size, base_timestamp, target) - target
 
 
 @compiled("void(int64)")
 def filter_chunk(context: int) -> None:
-    """Filter batch after batch, up to one that is SPECIAL or in some way wrong, or UNUSUAL.
-
-    Also stops when the output is full.
-    """
+    """Filter batch after batch, up to one that is SPECIAL, UNUSUAL or invalid, or until the output is full."""
     x = context_at(context, 0)
     batch = x.batch
     while True:

@@ -1,8 +1,8 @@
-"""Filter the records of a batch and build the batch of those that stay: the plain twin of `filter_kernel`.
+"""Filter the records of a batch and build the batch of the retained ones: the plain twin of `filter_kernel`.
 
-It also does what the native loops leave out: batches of message formats 0 and 1, and batches whose bytes no client
-would write so (numbers longer than need be, header keys beyond ASCII), which are rewritten field by field. Source:
-Kafka's `MemoryRecords.filterTo` and `Cleaner.shouldRetainRecord`.
+It also handles batches that the native loops leave out: those of message formats 0 and 1, and those with an unusual
+encoding (numbers longer than necessary, header keys beyond ASCII), which are rewritten field by field. Source: Kafka's
+`MemoryRecords.filterTo` and `Cleaner.shouldRetainRecord`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class FilteredBatch:
 
 
 def filter_batch(batch: RecordBatch, verdict: BatchVerdict, rules: FilterRules) -> FilteredBatch:
-    """Filter one batch. CorruptRecordError, InvalidRecordError for records that are none.
+    """Filter one batch.
 
-    ValueError for records whose offsets do not ascend.
+    Raises CorruptRecordError or InvalidRecordError for malformed records, ValueError if offsets do not ascend.
     """
     if verdict.is_deletion:
         return FilteredBatch(None, 0, 0, 0)
@@ -67,9 +67,9 @@ def filter_batch(batch: RecordBatch, verdict: BatchVerdict, rules: FilterRules) 
 
 
 def stays(batch: RecordBatch, record: Record, rules: FilterRules) -> bool:
-    """Return whether a record of a batch that is not discarded stays.
+    """Return whether a record of a batch that is not discarded is retained.
 
-    It does behind what the map covers; else if nothing newer has its key, and it is no tombstone whose time is over.
+    It is if it lies after the end of the map, or if no newer record has its key and it is not an expired tombstone.
     """
     if record.offset > rules.newer.latest_offset:
         return True
@@ -86,11 +86,9 @@ def _keeps_tombstones(batch: RecordBatch, rules: FilterRules) -> bool:
 
 
 def rewritten_batch(batch: RecordBatch, retained: Iterable[Record], horizon_ms: int | None) -> bytes:
-    """Return the batch with these records alone: same base offset, last offset, sequences and codec.
+    """Return a batch of format 2 with only these records, and the same base offset, last offset, sequences and codec.
 
-    Always of format 2.
-
-    A delete horizon takes the place of the base timestamp. One that cannot be (negative) is none.
+    A delete horizon replaces the base timestamp. A negative one counts as none.
     """
     records = list(retained)
     is_current = batch.magic == fmt.MAGIC
@@ -112,10 +110,7 @@ def rewritten_batch(batch: RecordBatch, retained: Iterable[Record], horizon_ms: 
 
 
 def empty_batch(batch: RecordBatch) -> bytes:
-    """Return the header of a batch whose records are gone: offsets, producer and max timestamp stay.
-
-    Always of format 2.
-    """
+    """Return a batch of format 2 without records, and with the same offsets, producer and max timestamp."""
     kept_bits = fmt.LOG_APPEND_TIME_BIT | fmt.TRANSACTIONAL_BIT | fmt.CONTROL_BIT
     header = bytearray(
         fmt.HEADER.pack(

@@ -1,4 +1,4 @@
-"""Group neighbouring segments that become one. Pure. Source: Kafka's `Cleaner.groupSegmentsBySize`."""
+"""Group adjacent segments that become one. Pure. Source: Kafka's `Cleaner.groupSegmentsBySize`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ def group_by_size(
     index_size_max: int,
     first_uncleanable_offset: int,
 ) -> list[range]:
-    """Return the runs of segments, by their places, that one segment each takes after the cleaning.
+    """Return the runs of segments, by index, that become one segment each.
 
-    A group holds neither more log than `size_max` nor more of either index than `index_size_max`, before the cleaning;
-    a segment that is larger is a group of its own. Nor are its offsets further apart than an index entry can say: where
-    a segment ends is taken from where the next begins, or from `first_uncleanable_offset`; an empty one adds no
-    offsets.
+    Before the cleaning, a group has at most `size_max` bytes of log and `index_size_max` bytes of each index. A larger
+    segment is a group of its own. The span of offsets of a group fits in an index entry. A segment ends where the next
+    one begins, or at `first_uncleanable_offset`; an empty one adds no offsets.
     """
     groups: list[range] = []
     start = 0

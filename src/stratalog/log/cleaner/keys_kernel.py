@@ -1,7 +1,7 @@
-"""Native loops that fill the offset map: keys are hashed where they lie, values are never touched. No interpreter lock.
+"""Native loops that fill the offset map. Keys are hashed in place, values are not read. No interpreter lock.
 
-Every read stays within the chunk or payload that is given. What is malformed is exactly what
-`record_format.parse_records` says. Importing this module loads the loops.
+Every read stays within the given chunk or payload. The loops find the same records malformed as
+`record_format.parse_records`. Importing this module loads the loops.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stratalog.records.native import as_u8, compiled, native, read_header, whole
 
 @native
 def _put_keys(context: int, payload: int, size: int) -> int:
-    """Put the keys of the context's batch into the map, in order; DONE, MAP_FULL or MALFORMED."""
+    """Put the keys of the context's batch into the map, in order. Return DONE, MAP_FULL or MALFORMED."""
     x = context_at(context, 0)
     state = x.map
     words = map_state(state, 0)
@@ -42,7 +42,7 @@ def _put_keys(context: int, payload: int, size: int) -> int:
 def put_keys(context: int, header: int, payload: int, size: int) -> int:
     """Put the keys of the batch whose header is given and whose decompressed records are the payload; see `_put_keys`.
 
-    The latest offset of the map is that of the last key then; the caller sets it to that of the batch.
+    Afterwards the latest offset of the map is that of the last key. The caller sets it to that of the batch.
     """
     read_header(header, context_at(context, 0).batch)
     return _put_keys(context, payload, size)
@@ -50,7 +50,7 @@ def put_keys(context: int, header: int, payload: int, size: int) -> int:
 
 @compiled("void(int64)")
 def put_chunk(context: int) -> None:
-    """Put the keys of batch after batch, up to one that is SPECIAL or in some way wrong, or MAP_FULL."""
+    """Put the keys of batch after batch into the map, up to one that is SPECIAL or invalid, or MAP_FULL."""
     x = context_at(context, 0)
     while True:
         whole = check_batch(context, True)

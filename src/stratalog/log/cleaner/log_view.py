@@ -21,9 +21,9 @@ def segments_between(segments: Sequence[LogSegment], start_offset: int, end_offs
 def aborted_transactions(log: PartitionLog, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
     """Return the aborted transactions that overlap these offsets (the end is exclusive), and some that ended before.
 
-    As Kafka does, the index of the segment that holds `start_offset` is read from the log start on. Where a cleaning
-    begins behind the marker of such a transaction, the same producer's next one is taken for aborted while the map is
-    filled: older records with its keys then stay for another cleaning. Nothing is lost by that.
+    As Kafka does, read the index of the segment that holds `start_offset` from the log start. If a cleaning begins
+    after the marker of such a transaction, the same producer's next one counts as aborted while the map is filled.
+    Older records with its keys then stay until a later cleaning. No record is lost.
     """
     found: list[AbortedTransaction] = []
     for segment in SegmentTable(tuple(log.segments)).from_offset(start_offset):
@@ -35,7 +35,7 @@ def aborted_transactions(log: PartitionLog, start_offset: int, end_offset: int) 
 
 
 def last_records(log: PartitionLog) -> dict[int, LastRecord]:
-    """Return what must stay of each producer that is active, by producer id, as of now."""
+    """Return what must be kept of each active producer, by producer id, as of now."""
     return {
         producer.producer_id: LastRecord(producer.last_offset, producer.epoch) for producer in log.active_producers()
     }

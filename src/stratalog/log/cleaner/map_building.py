@@ -1,7 +1,7 @@
 """Fill the offset map from the dirty part of a log.
 
-The map ends with the last record whose key found room, be that in the middle of a batch; the rest waits for the next
-cleaning. Data of aborted transactions does not count. Source: Kafka's `Cleaner.buildOffsetMap`.
+The map ends with the last record whose key fits, even in the middle of a batch. The rest waits for the next cleaning.
+Data of aborted transactions is ignored. Source: Kafka's `Cleaner.buildOffsetMap`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class MapBuilder:
         self._transactions = CleanedTransactions()
 
     def build(self, log: PartitionLog, start_offset: int, end_offset: int) -> None:
-        """Map the records between the two offsets, or as many of them, from the first on, as the map may hold.
+        """Map the records between the two offsets, or as many of the first ones as fit in the map.
 
-        `latest_offset` of the map then says how far it reaches. Raises CorruptRecordError and what `check_abort` does.
+        The map then reaches up to its `latest_offset`. Raises CorruptRecordError and the errors of `check_abort`.
         """
         self._map.clear()
         segments = segments_between(log.segments, start_offset, end_offset)
@@ -77,7 +77,7 @@ class MapBuilder:
                 chunk.grow_for_batch()
             position += chunk.position
             self._stats.map_bytes_read += chunk.position
-        # The offsets behind the last batch, up to the next segment, belong to no batch.
+        # The offsets after the last batch, up to the next segment, belong to no batch.
         self._map.update_latest_offset(end_offset - 1)
         return _GOES_ON
 
@@ -119,7 +119,7 @@ class MapBuilder:
             self._chunk.address, self._chunk.header_address(), address_of(payload), len(payload)
         )
         if status == at.MALFORMED:
-            for _ in batch.records():  # finds the same, and has the words for it
+            for _ in batch.records():  # raises an error that describes the damage
                 pass
             raise ValueError(f"malformed records in {batch!r}")
         return bool(status == at.MAP_FULL)
@@ -135,10 +135,7 @@ class MapBuilder:
 
 
 def _position_before(segment: LogSegment, offset: int) -> int:
-    """Return where to begin to read for `offset`.
-
-    At the batch of the index entry before, if that entry is correct, else at the start.
-    """
+    """Return the position to read from for `offset`: that of the index entry before it if it is correct, else 0."""
     entry = segment.offset_index.lookup(offset)
     if entry.position == 0:
         return 0

@@ -1,7 +1,7 @@
-"""The offset map for native loops; `offset_map` says what it is, and has the plain twins.
+"""The offset map for native loops. `offset_map` describes it and has the plain twins.
 
-The map is passed as the address of its state, a `MapState`, and uses memory of its owner. The code that
-filters asks `is_superseded`, which a list of offsets answers as well as a map does (`superseded`).
+The map is passed as the address of its state, a `MapState`, and uses memory of its owner. Filters call
+`is_superseded`, for which a list of offsets can replace the map (`superseded`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ _HASH_PROBES = 12
 
 @inlined
 def _find(state: int) -> Any:
-    """Address of the entry that has the hash in the scratch, else of the first free one.
-
-    NO_SLOT when all are others'.
-    """
+    """Return the address of the entry for the hash in the scratch, else of the first free one, else NO_SLOT."""
     words = map_state(state, 0)
     digest = words.scratch
     slots = words.slots
@@ -57,7 +54,7 @@ def _find(state: int) -> Any:
 
 @native
 def map_put(state: int, key: int, size: int, offset: int) -> bool:
-    """Set the offset of a key of `size` bytes at `key`; False, and nothing is done, when every slot is taken."""
+    """Set the offset of a key of `size` bytes at `key`. Return False, without a change, if every slot is taken."""
     words = map_state(state, 0)
     if words.size >= words.slots:
         return False
@@ -76,7 +73,7 @@ def map_put(state: int, key: int, size: int, offset: int) -> bool:
 
 @native
 def map_get(state: int, key: int, size: int) -> int:
-    """Return the offset of a key; -1 for one that is not there."""
+    """Return the offset of a key, or -1 if the map does not have it."""
     digest = map_state(state, 0).scratch
     md5(key, size, digest)
     entry = _find(state)
@@ -90,7 +87,7 @@ def map_get(state: int, key: int, size: int) -> int:
 
 @inlined
 def _is_listed(state: int, offset: int) -> bool:
-    """Return whether an offset is among the listed ones; quick for one behind or close to the one before."""
+    """Return whether an offset is listed. This is fast for offsets near the previous one."""
     words = map_state(state, 0)
     listed = as_u32(words.listed_at)
     wanted = offset - words.listed_base

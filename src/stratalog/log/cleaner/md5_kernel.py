@@ -1,7 +1,7 @@
-"""MD5 (RFC 1321) for native loops: what `hashlib.md5` computes, callable without the interpreter.
+"""MD5 (RFC 1321) for native loops, callable without the interpreter.
 
-A key of a few bytes takes less time here than a call from Python takes to begin. The 64 steps of a block are laid out
-as 32-bit instructions; the compiler would otherwise see 64-bit sums and masks.
+Hashing a short key takes less time here than a call from Python. The 64 steps of a block are written as 32-bit
+instructions; the compiler would otherwise generate 64-bit sums and masks.
 """
 
 from __future__ import annotations

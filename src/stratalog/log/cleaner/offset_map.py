@@ -6,12 +6,11 @@ An entry takes 24 bytes:
      0    16  MD5 of the key, which stands for the key: two keys with the same would be taken for one
     16     8  offset, big-endian
 
-A free entry is all zeros. A key is looked for at the slots that the 32-bit numbers at bytes 0, 1, ... 12 of its hash
-give (absolute value modulo the number of slots), then slot by slot from the last of these on. Nothing is ever removed
-but everything. Source: Kafka's `SkimpyOffsetMap`, whose memory after the same calls has the same bytes.
+A free entry is all zeros. A key is looked up at the slots given by the 32-bit numbers at bytes 0, 1, ... 12 of its hash
+(absolute value modulo the number of slots), then slot by slot from the last of these. Single keys are never removed.
+Source: Kafka's `SkimpyOffsetMap`, whose memory has the same bytes after the same calls.
 
-`put` and `get` here are the plain twins of those in `map_kernel`, on the same memory. Not thread-safe: one cleaner has
-it.
+`put` and `get` here are the plain twins of those in `map_kernel`, on the same memory. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ HASH_SIZE: Final = 16
 NOT_FOUND: Final = -1
 
 _FREE: Final = bytes(ENTRY_SIZE)
-#: The places in a hash where a 32-bit number begins.
+#: The bytes of a hash at which a 32-bit number begins.
 _LAST_PLACE: Final = HASH_SIZE - 4
 
 
 class OffsetMap:
-    """See the module. The memory is reserved once; the system gives pages of it as they are first written."""
+    """See the module. The memory is reserved once; the system provides its pages as they are first written."""
 
     def __init__(self, memory: int, load_factor: float = 1.0) -> None:
         """Make a map within `memory` bytes, which counts as full once `load_factor` of it is used.
 
-        ValueError if not even one entry fits: a cleaner could make no progress.
+        Raises ValueError if not even one entry fits, as a cleaner could not make progress.
         """
         self.slots = memory // ENTRY_SIZE
         if self.slots * load_factor <= 1:
@@ -64,12 +63,12 @@ class OffsetMap:
 
     @property
     def size(self) -> int:
-        """Keys that it holds."""
+        """The number of keys."""
         return int(self._state.size)
 
     @property
     def size_wanted(self) -> int:
-        """Keys that it may hold before it counts as full."""
+        """The number of keys at which the map counts as full."""
         return int(self._state.size_wanted)
 
     @property
@@ -78,12 +77,12 @@ class OffsetMap:
         return int(self._state.latest_offset)
 
     def update_latest_offset(self, offset: int) -> None:
-        """Everything up to `offset` is in the map: records without a key, and offsets of none, are passed over."""
+        """Set the last offset, past records without a key and offsets without a record."""
         self._state.latest_offset = offset
 
     @property
     def utilization(self) -> float:
-        """The share of all entries that is taken."""
+        """The share of entries in use."""
         return self.size / self.slots
 
     @property
@@ -92,14 +91,14 @@ class OffsetMap:
         return self._entries.data
 
     def clear(self) -> None:
-        """Forget everything; the memory stays."""
+        """Remove all keys, and keep the memory."""
         if self.size:
             self._entries.fill(0)
         self._state.size = 0
         self._state.latest_offset = -1
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key. ValueError when every slot is taken, even for a key that exists."""
+        """Set the offset of a key. Raises ValueError if every slot is taken, even for a key that exists."""
         if self.size >= self.slots:
             raise ValueError(f"the offset map is full: {self.slots} entries")
         digest = hashlib.md5(key, usedforsecurity=False).digest()
@@ -113,7 +112,7 @@ class OffsetMap:
         self.update_latest_offset(offset)
 
     def get(self, key: bytes) -> int:
-        """Return the offset of a key; NOT_FOUND for one that is not there."""
+        """Return the offset of a key, or NOT_FOUND."""
         at = self._find(hashlib.md5(key, usedforsecurity=False).digest())
         if at is None:
             return NOT_FOUND
@@ -125,7 +124,7 @@ class OffsetMap:
         return offset < self.get(key)
 
     def _find(self, digest: bytes) -> int | None:
-        """Position of the entry with this hash, else of the first free one on the way; None if all are others'."""
+        """Return the position of the entry with this hash, else of the first free one, else None."""
         entries = self.memory
         for attempt in range(self.slots + _LAST_PLACE):
             at = self._slot(digest, attempt) * ENTRY_SIZE

@@ -1,9 +1,7 @@
-"""Collect the facts that a segment needs of appended batches.
+"""Merge the facts that a segment needs of appended batches.
 
-Those that index entries are made for, and the others in sums.
-
-A segment looks at each batch that is appended, in Python. Only one in `index.interval.bytes` makes an entry; the
-largest timestamp and the sizes of those in between can be reported as those of one batch.
+A segment processes each appended batch in Python. Only one batch in `index.interval.bytes` makes an index entry. The
+largest timestamp and the sizes of the batches in between can be reported as those of one batch.
 """
 
 from __future__ import annotations
@@ -19,11 +17,10 @@ _rows: Any = struct_at(CleanedRow)
 
 @compiled("void(int64)")
 def merge_rows(context: int) -> None:
-    """Merge the rows of the table where `LogSegment.append` makes the same of them.
+    """Merge rows of the table if that does not change the result of `LogSegment.append`.
 
-    The first batch of a segment and each batch that gets an index entry keep a row of their own. The others that follow
-    one another become one row: with their size together, the largest timestamp, and the last offset of the first that
-    has it.
+    The first batch of a segment and each batch that gets an index entry keep their own rows. Consecutive others become
+    one row, with their total size, the largest timestamp, and the last offset of the first batch that has it.
     """
     x = context_at(context, 0)
     interval = x.index_interval

@@ -1,4 +1,4 @@
-"""One segment after the other, filtered into one new segment.
+"""Filter segments, one after the other, into one new segment.
 
 Source: Kafka's `Cleaner.cleanInto` and `MemoryRecords.filterTo`.
 """
@@ -48,11 +48,11 @@ class SegmentRewriter:
         self._throttle = throttle
         self._stats = stats
         self._check_abort = check_abort
-        #: The records of a compressed batch that stay, before they are compressed again.
+        #: The retained records of a compressed batch, before they are compressed again.
         self._records: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
     def rewrite(self, source: RecordsFile, facts: RewritingFacts) -> None:
-        """Append to the new segment what stays of `source`. Raises CorruptRecordError and what `check_abort` does."""
+        """Append the retained records of `source`. Raises CorruptRecordError and the errors of `check_abort`."""
         self._facts = facts
         chunk, position = self._chunk, 0
         self._prepare()
@@ -138,7 +138,7 @@ class SegmentRewriter:
             self._wrote(self._output.add(filtered.data, RecordBatch(filtered.data)))
 
     def _take_natively(self, batch: RecordBatch, verdict: BatchVerdict) -> bool:
-        """Filter a batch in a loop of its own; False, and nothing is done, for one that the plain twin must take."""
+        """Filter one batch natively. Return False, without a change, for one that the plain twin must filter."""
         context, header = self._chunk.context, self._chunk.header_address()
         self._output.reserve_flags(batch.record_count)
         payload = np.frombuffer(batch.decompressed_payload(), np.uint8)
@@ -160,7 +160,7 @@ class SegmentRewriter:
         self._wrote(self._output.add(data, RecordBatch(data)))
 
     def _rewritten(self, batch: RecordBatch, payload: npt.NDArray[np.uint8], needs_horizon: bool) -> bytes:
-        """Return the batch with the records that were selected, compressed as it was."""
+        """Return the batch with the selected records, compressed with the same codec."""
         context = self._chunk.context
         if needs_horizon:
             base_timestamp = context.new_horizon_ms
@@ -193,7 +193,7 @@ def _with_body(
     count: int,
     needs_horizon: bool,
 ) -> bytes:
-    """Return the batch with other records, which are given as they are to stand behind the header."""
+    """Return the batch with other records, which are given as encoded after the header."""
     known_bits = (
         fmt.CODEC_MASK | fmt.LOG_APPEND_TIME_BIT | fmt.TRANSACTIONAL_BIT | fmt.CONTROL_BIT | fmt.DELETE_HORIZON_BIT
     )

@@ -21,12 +21,12 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A compacted log as far as the choice needs it."""
+    """The facts of a compacted log that the choice needs."""
 
     partition: TopicPartition
     first_dirty: FirstDirty
     dirtiness: Dirtiness
-    #: For how long `max.compaction.lag.ms` has been over; 0: it is not.
+    #: By how long the log exceeds `max.compaction.lag.ms`; 0 if it does not.
     delay_ms: int
     min_cleanable_ratio: float
 
@@ -40,10 +40,7 @@ class Candidate:
         min_cleanable_ratio: float,
         now_ms: int,
     ) -> Candidate:
-        """Return what the choice needs of a log whose last cleaning ended at offset `checkpointed`.
-
-        None: there was none.
-        """
+        """Return the facts of a log whose last cleaning ended at offset `checkpointed`, None if there was none."""
         first_dirty = first_dirty_offset(facts, checkpointed)
         uncleanable = first_uncleanable_offset(facts, first_dirty.offset, now_ms)
         return cls(
@@ -56,7 +53,7 @@ class Candidate:
 
     @property
     def is_due(self) -> bool:
-        """Return whether a log is worth cleaning: dirty enough, or by `max.compaction.lag.ms` and not quite clean."""
+        """Return whether to clean a log: it is dirty enough, or not clean and over `max.compaction.lag.ms`."""
         if self.dirtiness.total_bytes == 0:
             return False
         if self.delay_ms > 0 and self.dirtiness.cleanable_bytes > 0:
@@ -65,9 +62,6 @@ class Candidate:
 
 
 def filthiest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Return the one of those that are due with the largest share of dirty bytes; the first of equals.
-
-    None: nothing is due.
-    """
+    """Return the log that is due and has the largest share of dirty bytes, the first of equals, or None."""
     due = [candidate for candidate in candidates if candidate.is_due]
     return max(due, key=lambda candidate: candidate.dirtiness.ratio, default=None)

@@ -6,9 +6,9 @@
     aborted              -            -                  -                   paused once
     paused n times       -            paused n+1 times   n-1 times, or idle  -
 
-`start`: a cleaning or the retention of a compacted log begins. `pause`: another user needs the partition (truncation,
-deletion, retention of a log that is not compacted); a cleaning in progress then ends by itself, and the caller that
-paused waits for that. `-` is a mistake of the caller. Source: Kafka's `LogCleanerManager`.
+`start`: a cleaning or the retention of a compacted log begins. `pause`: another operation needs the partition
+(truncation, deletion, retention of a log that is not compacted). A cleaning in progress then ends by itself, and the
+caller that paused waits for that. `-` is a mistake of the caller. Source: Kafka's `LogCleanerManager`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CleaningState:
     pauses: int = 0
 
     def after(self, event: Event) -> CleaningState:
-        """Return the state that follows. Raises ValueError for what the table does not have."""
+        """Return the next state. Raises ValueError for an event that the table does not allow."""
         if self.phase is Phase.PAUSED:
             pauses = self.pauses + {Event.PAUSE: 1, Event.RESUME: -1}.get(event, 0)
             if pauses != self.pauses:

@@ -1,7 +1,7 @@
-"""The knowledge of a filter about newer records: whether one with the same key exists.
+"""Answer a filter whether a newer record has the same key.
 
-The offset map of a cleaning knows it by the key. A caller that has compared all keys beforehand, elsewhere, knows it by
-the offset: `SupersededOffsets` is the list of the offsets that have a newer record.
+The offset map of a cleaning looks up the key. A caller that has compared all keys beforehand looks up the offset:
+`SupersededOffsets` is the list of offsets that have a newer record.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from stratalog.log.cleaner.context import MapState
 
 
 class NewerRecords(Protocol):
-    """`address` is that of a state that native loops understand (`map_kernel`)."""
+    """Answers whether records are superseded. `address` is that of its state for native loops (`map_kernel`)."""
 
     @property
     def latest_offset(self) -> int:
-        """The last offset of this knowledge; every record after it stays."""
+        """The last offset covered. Every record after it is retained."""
 
     @property
     def address(self) -> int: ...
@@ -34,7 +34,7 @@ class SupersededOffsets:
 
     def __init__(self, base_offset: int, relative: npt.NDArray[np.uint32], latest_offset: int) -> None:
         self._latest_offset = latest_offset
-        #: One more at the end, so that there is an address even of none.
+        #: One more at the end, so that even an empty list has an address.
         self._listed = np.append(relative, np.uint32(0xFFFF_FFFF))
         self._state = MapState()
         self._state.latest_offset = latest_offset

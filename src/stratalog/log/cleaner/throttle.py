@@ -1,7 +1,7 @@
 """Limit the read and write rate of all cleaners together: `log.cleaner.io.max.bytes.per.second`.
 
-Thread safety: one throttle is shared by all cleaner threads; a thread that is over the rate sleeps with the lock held,
-and the others wait behind it. Source: Kafka's `Throttler`.
+Thread safety: all cleaner threads share one throttle. A thread that exceeds the rate sleeps with the lock held, and the
+others wait for it. Source: Kafka's `Throttler`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Throttle:
         self._observed = 0
 
     def maybe_throttle(self, size: int) -> None:
-        """Say that `size` bytes were read or written; sleep if that was too much within the period that ends now."""
+        """Count `size` bytes read or written, and sleep if the current period exceeds the rate."""
         with self._lock:
             self._observed += size
             elapsed = self._clock.monotonic() - self._period_start
             if elapsed <= _CHECK_INTERVAL_S or not self._observed:
                 return
             if self._observed / elapsed > self.bytes_per_second:
-                # The time that this much should have taken, less the time that it took; whole milliseconds.
+                # The time that these bytes should have taken minus the time that they took, in whole milliseconds.
                 pause_ms = round(self._observed / self.bytes_per_second * 1000 - elapsed * 1000)
                 if pause_ms > 0:
                     self._clock.sleep(pause_ms / 1000)

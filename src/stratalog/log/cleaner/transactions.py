@@ -1,9 +1,9 @@
-"""Transactions as a cleaning walks over a log: which data was aborted, and which markers end nothing any more.
+"""Track transactions during a cleaning: which data was aborted, and which markers have no data left.
 
-An aborted transaction's data is removed by the first cleaning that sees it. A marker may be removed once no batch of
-its transaction was met before it; it stays for delete.retention.ms longer, so that a consumer in the middle of the
-transaction reads its end. Abort markers that stay are put into the transaction index of the segment that is being
-written. Source: Kafka's `CleanedTransactionMetadata`.
+The first cleaning that reads an aborted transaction's data removes it. A marker may be removed if no batch of its
+transaction comes before it. It stays for delete.retention.ms longer, so that a consumer in the middle of the
+transaction reads its end. Retained abort markers are added to the transaction index of the new segment. Source: Kafka's
+`CleanedTransactionMetadata`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stratalog.records import ControlType, RecordBatch, parse_control_key
 
 @dataclass(frozen=True, slots=True)
 class MetData:
-    """Producers of whose open transaction data was met: by how it will end."""
+    """Producers with data of an open transaction, by how it will end."""
 
     aborted: frozenset[int] = field(default_factory=frozenset)
     committed: frozenset[int] = field(default_factory=frozenset)
@@ -32,10 +32,10 @@ class CleanedTransactions:
 
     def __init__(self, retain: Callable[[AbortedTransaction], None] | None = None, met: MetData | None = None) -> None:
         self.retain = retain
-        #: By first offset: those whose data begins behind what was read so far.
+        #: By first offset: transactions whose data begins after the batches read so far.
         self._coming: list[tuple[int, int, AbortedTransaction]] = []
         self._aborted: dict[int, AbortedTransaction] = {}
-        #: Producers in `_aborted` of whose transaction a batch was met.
+        #: Producers in `_aborted` with a batch of their transaction so far.
         self._with_data: set[int] = set(met.aborted if met else ())
         self._committed: set[int] = set(met.committed if met else ())
 
@@ -50,7 +50,7 @@ class CleanedTransactions:
             heapq.heappush(self._coming, (transaction.first_offset, transaction.last_offset, transaction))
 
     def on_data(self, batch: RecordBatch) -> bool:
-        """Return whether this batch, which is no control batch, is part of an aborted transaction."""
+        """Return whether this batch, which is not a control batch, is part of an aborted transaction."""
         if not batch.is_transactional:
             return False
         self._begin_up_to(batch.last_offset)
@@ -64,7 +64,7 @@ class CleanedTransactions:
     def on_control(self, batch: RecordBatch) -> bool:
         """Return whether a control batch has no data left: it is empty, or its transaction has no batch.
 
-        Raises InvalidRecordError for a control record whose key is none.
+        Raises InvalidRecordError for a control record with an invalid key.
         """
         self._begin_up_to(batch.last_offset)
         record = next(batch.records(), None)

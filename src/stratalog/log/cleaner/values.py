@@ -9,7 +9,7 @@ from stratalog.errors import StratalogError
 
 
 class CleaningAborted(StratalogError):
-    """The cleaning was aborted, or must start again; what was not swapped in yet is gone."""
+    """The cleaning was aborted or must start again. New segments that were not yet swapped in are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class CleanerSettings:
 
     #: Memory of the offset map; 24 bytes an entry.
     dedupe_buffer_bytes: int = 128 * 1024 * 1024
-    #: The map is full when this share of its entries is taken.
+    #: The map is full when this share of its entries is in use.
     load_factor: float = 0.9
-    #: Size of each of the two I/O buffers. They grow for a batch that is larger, for one segment.
+    #: Size of each of the two I/O buffers. They grow for a larger batch, until the end of its segment.
     io_buffer_bytes: int = 256 * 1024
 
     @classmethod
@@ -50,11 +50,11 @@ class CleanerStats:
     bytes_written: int = 0
     messages_read: int = 0
     messages_written: int = 0
-    #: Records without a key, which do not belong into a compacted log; they are dropped.
+    #: Records without a key, which are invalid in a compacted log and are dropped.
     invalid_messages_read: int = 0
-    #: The share of the map's entries that was taken at the end.
+    #: The share of the map's entries in use at the end.
     buffer_utilization: float = 0.0
-    #: Segments before, and what they became.
+    #: Segments before and after.
     segments_cleaned: int = 0
     segments_written: int = 0
 
@@ -87,7 +87,7 @@ class CleanResult(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """What must stay of an active producer's data: its last batch, or, after a marker alone (-1), its epoch."""
+    """What must be kept of an active producer: its last batch, or only its epoch after a marker alone (-1)."""
 
     last_data_offset: int
     producer_epoch: int

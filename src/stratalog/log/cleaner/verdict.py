@@ -1,4 +1,4 @@
-"""Decide the fate of a batch as a whole. Pure except for the transactions, which it advances.
+"""Decide whether to keep a batch as a whole. Pure except for the transactions, which it advances.
 
 Source: Kafka's `Cleaner.cleanInto` (`checkBatchRetention`).
 """
@@ -15,9 +15,9 @@ from stratalog.records import RecordBatch
 
 @dataclass(frozen=True, slots=True)
 class BatchVerdict:
-    """`discard`: none of its records stay, whatever they are. `keep_empty`: its header stays even without records.
+    """`discard`: all of its records are dropped. `keep_empty`: its header is kept even without records.
 
-    `is_marker_of_nothing`: a marker whose transaction has no data left; it gets a delete horizon, if it has none.
+    `is_marker_of_nothing`: a marker whose transaction has no data left. It gets a delete horizon if it has none.
     """
 
     discard: bool
@@ -26,7 +26,7 @@ class BatchVerdict:
 
     @property
     def is_deletion(self) -> bool:
-        """The batch is dropped unread."""
+        """Whether the batch is dropped without reading its records."""
         return self.discard and not self.keep_empty
 
 
@@ -40,9 +40,9 @@ def judge(
 ) -> BatchVerdict:
     """Return the verdict on the next batch of the log.
 
-    Data of aborted transactions is dropped, as is a marker without data whose delete horizon is over. The header is
-    kept for the last batch of an active producer, as it has its last sequence (for its last marker if it has no data:
-    its epoch), and for the last batch below the high watermark, as it has the last offset.
+    Data of aborted transactions is dropped, as is a marker without data whose delete horizon is over. Two headers are
+    kept: that of the last batch of an active producer, which has its last sequence (or without data, that of its last
+    marker, which has its epoch), and that of the last batch below the high watermark, which has the last offset.
     """
     if batch.is_control:
         is_marker_of_nothing = transactions.on_control(batch)
