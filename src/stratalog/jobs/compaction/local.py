@@ -115,7 +115,7 @@ def _source(segment: LogSegment, end_offset: int) -> SourceSegment:
 
 
 def swap_in(local: LocalPlan, rewritten: Sequence[Rewritten], clock: Clock, fs: FileSystem = REAL_FILESYSTEM) -> None:
-    """Put new segments in the place of their groups, and write down how far the partition is clean."""
+    """Replace groups with their new segments, and record how far the partition is clean."""
     partition, plan = local.partition, local.plan
     groups = plan.groups()
     with opened(partition, plan.config, clock, fs) as log:
@@ -131,7 +131,7 @@ def swap_in(local: LocalPlan, rewritten: Sequence[Rewritten], clock: Clock, fs: 
 
 
 def _move_in(attempt: Path, directory: Path, fs: FileSystem) -> None:
-    """From an attempt's directory to `.cleaned` files of the partition."""
+    """Move the files of an attempt to `.cleaned` files of the partition."""
     for name in sorted(fs.list_dir(attempt)):
         fs.rename(attempt / name, directory / (name + CLEANED_SUFFIX))
     fs.sync_dir(directory)

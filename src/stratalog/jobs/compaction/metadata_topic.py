@@ -1,4 +1,4 @@
-"""`__remote_log_metadata` through a broker, Kafka's or ours: what is known of remote segments, and saying more."""
+"""Read and write the metadata of remote segments in `__remote_log_metadata`, through a broker of Kafka or ours."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ class BrokerMetadataLog:
         return self._cluster.list_offsets({(TOPIC, partition): which})[TOPIC, partition].offset
 
     def read_snapshot(self, partition: int) -> bytes | None:  # noqa: ARG002
-        """None: a snapshot is the broker's own business."""
+        """Return None: snapshots belong to the broker."""
         return None
 
     def write_snapshot(self, partition: int, data: bytes) -> None:
-        """Nothing is kept here."""
+        """Do nothing: snapshots belong to the broker."""
 
 
 class EventLog(MetadataLog, Protocol):

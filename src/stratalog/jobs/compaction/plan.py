@@ -68,7 +68,7 @@ class CompactionPlan:
 
     @property
     def dirty_bytes(self) -> int:
-        """In whole segments."""
+        """The size of the part that was not compacted before, in whole segments."""
         return sum(source.size for source in self.sources if source.end_offset > self.first_dirty_offset)
 
     @property
@@ -200,7 +200,7 @@ def rewrite_tasks(part: int, plan: CompactionPlan, survey: PartitionSurvey) -> l
 
 
 def _narrowed(facts: FilterFacts, start: int, end: int) -> FilterFacts:
-    """Without the producers whose last batch lies elsewhere: no batch of the group is their last."""
+    """Return the facts without producers whose last batch is not in the group."""
     last = {
         producer: record
         for producer, record in facts.last_records.items()

@@ -58,7 +58,7 @@ class CompactedPartition:
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """By topic and partition."""
+    """The result of a compaction, by topic and partition."""
 
     partitions: Sequence[CompactedPartition]
     dry_run: bool

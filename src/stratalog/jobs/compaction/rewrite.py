@@ -127,6 +127,6 @@ class GroupRewriter:
                 return
 
     def discard(self) -> None:
-        """Remove what was made."""
+        """Remove the new files."""
         self._cleaned.close()
         self._fs.remove_tree(self._directory)

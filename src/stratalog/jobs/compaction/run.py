@@ -212,5 +212,5 @@ def _config(
     configs: Mapping[str, Mapping[str, str]] | None,
     overrides: Mapping[str, str] | None,
 ) -> LogConfig:
-    """InvalidConfigError for a value that cannot be."""
+    """Return a topic's configuration. Raises InvalidConfigError for an invalid value."""
     return topic_config({**(configs or {}).get(topic, {}), **(overrides or {})})

@@ -43,7 +43,7 @@ class Destination(Protocol):
         """Raise NotOwnerError when the bucket is not to be changed in this way; `manifests` are those that would be."""
 
     def begin(self, manifests: Sequence[SegmentManifest]) -> None:
-        """Take away what earlier jobs left, and note this one; `manifests` is all that is visible of its topics."""
+        """Remove leftovers of earlier jobs, and record this one. `manifests` are all visible ones of its topics."""
 
     def readable(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
         """Return those segments of one partition that count."""
@@ -149,7 +149,7 @@ class InCluster:
 
 
 def _replaced(store: ObjectStore, job: BucketJob) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments that publications took away, this job's or one's that did not come to its end."""
+    """Return the segments that publications replaced, of this job or of an unfinished one."""
     return [each.metadata() for each in replaced_segments(store, job.topics)]
 
 

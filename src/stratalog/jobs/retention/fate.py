@@ -94,7 +94,7 @@ class Rhythm:
     file_delete_delay_ms: int = 60_000
 
     def due(self, rule_ms: int, now_ms: int) -> Due:
-        """For a rule that holds from `rule_ms` on; a time that has passed is now."""
+        """Return the times for a rule that holds from `rule_ms` on. A time in the past counts as now."""
         begins = max(rule_ms, now_ms)
         deleted = begins + self.check_interval_ms
         return Due(begins, deleted, deleted + self.file_delete_delay_ms)

@@ -60,7 +60,7 @@ class _Walk:
         self._slowest = self._running_slowest()
 
     def _running_slowest(self) -> list[int]:
-        """From the first that size does not take on: which one up to there has the largest timestamp."""
+        """Return the segment with the largest timestamp up to each one that retention by size keeps."""
         found: list[int] = []
         for position in range(self._over_size, len(self._segments)):
             best = found[-1] if found else position
@@ -69,7 +69,7 @@ class _Walk:
         return found
 
     def _count(self, holds: Callable[[int], bool]) -> int:
-        """Up to which segment, from the oldest on without a break, something holds."""
+        """Return the number of segments, from the oldest on, for which `holds` is true without a break."""
         position = 0
         while position < len(self._segments) and holds(position):
             position += 1
@@ -91,11 +91,11 @@ class _Walk:
         return position + 1 == len(self._segments)
 
     def _end(self, position: int) -> int:
-        """Return the offset behind the segment's last."""
+        """Return the offset after the segment's last."""
         return self._limits.log_end_offset if self._is_active(position) else self._segments[position + 1].base_offset
 
     def _obstacle(self, position: int) -> Hold | None:
-        """Return what no rule gets past, whatever the time."""
+        """Return the reason that keeps a segment from deletion at any time, or None."""
         end, limits = self._end(position), self._limits
         if limits.high_watermark < end:
             return Hold.HIGH_WATERMARK

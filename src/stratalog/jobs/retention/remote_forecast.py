@@ -23,7 +23,7 @@ TASK_INTERVAL_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """Until when retention by time and size leaves a segment, None for always; which one up to it is the last to go."""
+    """How long retention keeps a segment, None for always, and the segment up to it that is deleted last."""
 
     rule: ExpirationReason
     rule_ms: int | None
@@ -118,7 +118,7 @@ def _young(segment: RemoteLogSegmentMetadata, facts: RetentionFacts) -> tuple[tu
 def _not_read(
     segment: RemoteLogSegmentMetadata, all_segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts
 ) -> Fate:
-    """One that is neither due nor read: being copied, covered by another, or of another history."""
+    """Return the fate of a segment that is not read: being copied, covered by another, or of another history."""
     if segment.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
         return _fate(
             segment,

@@ -167,7 +167,7 @@ def _topic_id(directory: Path | None, identity: TopicIdPartition | None) -> UUID
 
 @dataclass(frozen=True, slots=True)
 class _Replaced:
-    """The directory that was listed is gone, or another topic's by now."""
+    """The listed directory was deleted, or now belongs to another topic."""
 
     topic: str
     partition: int
@@ -186,7 +186,7 @@ def _forecast(task: _Task) -> PartitionForecast | _Replaced:
 
 
 def _forecast_by_name(task: _Task) -> PartitionForecast:
-    """From whatever lies in the directory of this name. FileNotFoundError."""
+    """Forecast from the files now in the directory of this name. Raises FileNotFoundError."""
     partition, properties = task.partition, task.properties
     if task.bucket is not None and task.identity is not None:
         with PartitionReader(open_bucket(*task.bucket)) as reader:

@@ -71,7 +71,7 @@ def _open(log_path: str) -> File | None:
 
 
 def _every(task: SegmentTask) -> int:
-    """One of how many bytes is sampled."""
+    """Return n, where one of n bytes is sampled."""
     return max(task.size // max(task.sample_bytes, 1), 1)
 
 
@@ -101,7 +101,7 @@ def _measured(
 
 
 def _local(log: File, every: int) -> Iterator[tuple[RecordBatch, RecordBatch | None]]:
-    """Each batch by its header; and whole, where a sample is due."""
+    """Yield the header of each batch, and the complete batch where a sample is due."""
     due = 0
     for position, batch in scan_headers(log):
         whole = None
