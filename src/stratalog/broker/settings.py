@@ -87,6 +87,20 @@ class BrokerSettings:
     def _large_segments(self) -> bool:
         return self._metadata.large_segments
 
+    def check(self, node_id: int | None, configs: Mapping[str, str]) -> None:
+        """Raise InvalidConfigError or InvalidRequestError unless one broker, or (None) all, may have these configs."""
+        self._changed_tls(self._with(node_id, configs).config)
+
+    def _with(self, node_id: int | None, configs: Mapping[str, str]) -> InForce:
+        """Return what would be in force. Raises InvalidConfigError for a value that cannot be."""
+        before = self._dynamic()
+        after = self._dynamic({node_id: configs})
+        found = in_force(self.static, after, large=self._large_segments())
+        for name, why in found.ignored.items():
+            if name not in self._ignored or before.get(name) != after[name]:
+                raise InvalidConfigError(why)
+        return found
+
     def set(
         self, node_id: int | None, configs: Mapping[str, str], topics: TopicManager, *, validate_only: bool = False
     ) -> None:
@@ -95,12 +109,7 @@ class BrokerSettings:
         It is checked against the file, itself and every topic; after an InvalidConfigError nothing has changed.
         """
         with topics.changing:
-            before = self._dynamic()
-            after = self._dynamic({node_id: configs})
-            found = in_force(self.static, after, large=self._large_segments())
-            for name, why in found.ignored.items():
-                if name not in self._ignored or before.get(name) != after[name]:
-                    raise InvalidConfigError(why)
+            found = self._with(node_id, configs)
             topics.check_broker_defaults(found.config)
             tls = self._changed_tls(found.config)
             if validate_only:

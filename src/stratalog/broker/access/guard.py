@@ -101,11 +101,14 @@ def between_brokers(asker: Asker, request: Any) -> GuardStep:
 
 
 def guarded(apis: Registry, access: AccessControl, guards: Mapping[ApiKey, Guard | None]) -> Registry:
-    """Return the APIs, each behind its guard. None means no check; APIs that answer frames check by themselves."""
+    """Return the APIs, each behind its guard. None means no check; APIs that answer frames check by themselves.
+
+    So do those with `checks_access`.
+    """
     found = type(apis)()
     for api in apis.values():
         guard = guards.get(api.key, between_brokers)
-        found.add(api if guard is None or api.handler is None else _guarded(api, guard, access))
+        found.add(api if guard is None or api.handler is None or api.checks_access else _guarded(api, guard, access))
     return found
 
 

@@ -18,7 +18,7 @@ from stratalog.broker.metadata import (
     TOPIC,
     Operation,
     alter,
-    alter_loggers,
+    alter_loggers_of,
     answer_each,
     broker_of,
     changed_broker_configs,
@@ -79,7 +79,7 @@ def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
     parts = _parts(resource)
     check_names_and_values(parts)
     if resource.resource_type == BROKER_LOGGER:
-        _alter_loggers(ctx, resource.resource_name, parts, validate_only)
+        alter_loggers_of(resource.resource_name, ctx.broker.node_id, parts, validate_only=validate_only)
         return
     check_resource_type(resource.resource_type)
     if resource.resource_type == BROKER:
@@ -99,16 +99,3 @@ def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
         apply,
         validate_only=validate_only,
     )
-
-
-def _alter_loggers(
-    ctx: RequestContext, name: str, parts: list[tuple[str, int, str | None]], validate_only: bool
-) -> None:
-    node_id = ctx.broker.node_id
-    try:
-        wanted = int(name)
-    except ValueError:
-        raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
-    if wanted != node_id:
-        raise InvalidRequestError(f"Unexpected node id. Expected {node_id}, but received {name}")
-    alter_loggers(parts, validate_only=validate_only)

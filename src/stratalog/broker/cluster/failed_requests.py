@@ -13,7 +13,7 @@ from stratalog.errors import KafkaError, RequestTimedOutError, UnknownServerErro
 from stratalog.wire import ApiKey, build_message, response_class
 
 #: Kafka's default messages of errors.
-_TEXTS: Final = {
+TEXTS: Final = {
     UnknownServerError.code: "The server experienced an unexpected error when processing the request.",
     RequestTimedOutError.code: "The request timed out.",
 }
@@ -29,7 +29,7 @@ def failed_response(key: ApiKey, version: int, request: Any, error: KafkaError) 
 
 
 def _with_text(error: Mapping[str, Any]) -> dict[str, Any]:
-    return {**error, "error_message": _TEXTS.get(error["error_code"])}
+    return {**error, "error_message": TEXTS.get(error["error_code"])}
 
 
 def _alone(request: Any, error: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001

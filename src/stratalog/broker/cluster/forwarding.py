@@ -161,7 +161,11 @@ class Forwarder:
             version = min(newest, self.versions(key)[1])
         except UnreachableError:
             version = newest
-        frame, _ = request_frame(key, version, client.client_id, build_message(request_class(key, version), fields))
+        return self.forward_message(client, key, version, build_message(request_class(key, version), fields))
+
+    def forward_message(self, client: ForwardedClient, key: ApiKey, version: int, request: Any) -> Any:
+        """Send a request in a client's name; return the response. Errors as `forward`. Blocks."""
+        frame, _ = request_frame(key, version, client.client_id, request)
         response = self.forward(frame, client.principal, client.host, by_token=client.by_token)
         cls = response_class(key, version)
         answer, _ = read_message(cls, response, _CORRELATION_SIZE + int(cls.__flexible__))

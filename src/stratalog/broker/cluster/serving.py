@@ -1,7 +1,8 @@
 """The APIs of a broker in a cluster that differ from those of a single broker.
 
 Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator are answered from the image. Changes of the
-cluster are forwarded to the controllers unchanged (KIP-590), in the versions that they support.
+cluster are forwarded to the controllers unchanged (KIP-590), in the versions that they support; those of configs
+without the parts that are this broker's own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from stratalog.broker.cluster.answers import ClusterAnswers, coordinator_topic
 from stratalog.broker.cluster.client_topics import ClientTopics
+from stratalog.broker.cluster.config_requests import ConfigRequests
 from stratalog.broker.cluster.failed_requests import failed_response
 from stratalog.broker.cluster.forwarding import FORWARDED, Forwarder
 from stratalog.broker.cluster.image_metadata import ImageMetadata
@@ -54,6 +56,8 @@ _REFUSED_TOKEN: Final = {
     ApiKey.EXPIRE_DELEGATION_TOKEN: ("expiry_timestamp",),
 }
 _REQUESTER_FROM: Final = 3
+#: Requests whose parts for this broker are not forwarded.
+_PARTLY_OWN: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
 #: No version: forwarded requests are not parsed.
 _NEVER: Final = 1 << 15
 
@@ -71,6 +75,7 @@ class ClusterApis:
         # The channel to the controller has one request at a time.
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="stratalog-forwarder")
         self.client_topics = ClientTopics(forwarder, self._threads)
+        self._configs = ConfigRequests(forwarder, self._threads)
 
     def close(self) -> None:
         """Stop forwarding, and close the connection to the controller."""
@@ -87,7 +92,12 @@ class ClusterApis:
             except UsageError as error:
                 logger.warning("%s is not available: %s", key.message, error)
                 continue
-            served.add(Api(key, low, high, low, frames=self._forwarded, flexible_from=_NEVER))
+            if key in _PARTLY_OWN:
+                own = registry[key]
+                low, high = max(low, own.min_version), min(high, own.max_version)
+                served.add(Api(key, low, high, low, handler=self._configs.answer, checks_access=True))
+            else:
+                served.add(Api(key, low, high, low, frames=self._forwarded, flexible_from=_NEVER))
         for key, handler in (
             (ApiKey.METADATA, self._answer_metadata),
             (ApiKey.FIND_COORDINATOR, self._find_coordinator),

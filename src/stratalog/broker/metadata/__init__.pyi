@@ -24,6 +24,7 @@ from .config_changes import (
     changed_broker_configs as changed_broker_configs,
     changed_resource_configs as changed_resource_configs,
     changed_topic_configs as changed_topic_configs,
+    check_broker_configs as check_broker_configs,
     check_names_and_values as check_names_and_values,
     check_topic_configs as check_topic_configs,
     is_tiered as is_tiered,
@@ -49,7 +50,7 @@ from .document import (
 )
 from .dynamic_configs import InForce as InForce, check_rules as check_rules, in_force as in_force
 from .features import FeatureUpdate as FeatureUpdate, UpgradeType as UpgradeType, check_update as check_update
-from .logger_levels import alter_loggers as alter_loggers, logger_entries as logger_entries
+from .logger_levels import alter_loggers_of as alter_loggers_of, logger_entries as logger_entries
 from .store import (
     FinalizedFeatures as FinalizedFeatures,
     MetadataStore as MetadataStore,

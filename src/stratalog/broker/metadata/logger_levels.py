@@ -44,11 +44,20 @@ def logger_entries(only: Collection[str] | None = None) -> list[ConfigEntry]:
     ]
 
 
-def alter_loggers(changes: Sequence[tuple[str, int, str | None]], *, validate_only: bool) -> None:
+def alter_loggers_of(
+    name: str, node_id: int, changes: Sequence[tuple[str, int, str | None]], *, validate_only: bool
+) -> None:
     """Set and reset levels from (logger, operation, level), each logger once: all, or none.
 
-    Raises InvalidRequestError and InvalidConfigError with Kafka's messages.
+    `name` is that of the resource, which has to be this broker's id. Raises InvalidRequestError and InvalidConfigError
+    with Kafka's messages.
     """
+    try:
+        wanted = int(name)
+    except ValueError:
+        raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
+    if wanted != node_id:
+        raise InvalidRequestError(f"Unexpected node id. Expected {node_id}, but received {name}")
     for name, operation, level in changes:
         _check(name, operation, level)
     if validate_only:

@@ -136,7 +136,8 @@ class Api:
     """An API that the broker supports, from `min_version` to `max_version`.
 
     `advertised_min` is the minimum version in ApiVersions, when that differs. `frames` marks a handler that parses and
-    encodes by itself; `flexible_from` is then the first version whose header has tagged fields.
+    encodes by itself; `flexible_from` is then the first version whose header has tagged fields. A handler with
+    `checks_access` has no guard: it, or the controller, checks what the client may do.
     """
 
     key: ApiKey
@@ -148,6 +149,7 @@ class Api:
     frames: Callable[[Caller], FrameApi] | None = None
     flexible_from: int = 0
     waits: bool = False
+    checks_access: bool = False
 
 
 class Registry(dict[int, Api]):
