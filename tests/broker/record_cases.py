@@ -198,6 +198,7 @@ def _cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield from _list_offsets_cases(asker, "plain")
     yield from _other_cases(asker)
     yield from _session_cases(asker)
+    yield from _requested_topic_cases(asker)
 
 
 # --- Produce ----------------------------------------------------------------------------------------------------------
@@ -548,3 +549,30 @@ def _end(asker: Asker) -> int:
     entry = {"partition_index": 0, "timestamp": -1}
     found = asker.call(ApiKey.LIST_OFFSETS, 1, replica_id=-1, topics=[{"name": "empty", "partitions": [entry]}])
     return int(found.topics[0].partitions[0].offset)
+
+
+def _requested_topic_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Topics that Metadata has created: unknown at first, there a moment later."""
+
+    def ask(version: int, name: str) -> Any:
+        return asker.ask(ApiKey.METADATA, version, topics=[{"name": name}])
+
+    def created(version: int, name: str) -> Any:
+        deadline = time.monotonic() + 60
+        while True:
+            answer = ask(version, name)
+            (topic,) = answer["topics"]
+            if topic["error_code"] == 0 and topic["partitions"][0]["leader_id"] >= 0:
+                return answer
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.02)
+
+    for version in range(14):
+        name = f"requested.{version}"
+        yield f"Metadata v{version} of a topic to be created", partial(ask, version, name)
+        yield f"Metadata v{version} of a topic that was requested", partial(created, version, name)
+    for name in ("requested_1", "", "a b", "..", "x" * 250):
+        yield f"Metadata of {name!r:.20} that cannot be created", partial(ask, 12, name)
+    # creations are in the order of requests: after this one the name above was refused
+    yield "Metadata of a topic after a refused one", partial(created, 12, "requested.last")
+    yield "Metadata of 'requested_1' again", partial(ask, 12, "requested_1")

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker.apis import load_apis
@@ -238,12 +239,40 @@ def test_all_topics_are_asked_for_by_null_or_in_version_0_by_nothing(broker: Bro
     assert wire.call(ApiKey.METADATA, 12, topics=[]).topics == ()
 
 
-def test_a_topic_that_is_asked_for_is_created_where_that_is_allowed(broker: Broker, wire: Wire) -> None:
+def create_by_request(wire: Wire, *names: str) -> list[int]:
+    topics = [{"name": name} for name in names]
+    answer = wire.call(ApiKey.METADATA, 12, topics=topics, allow_auto_topic_creation=True).topics
+    return [topic.error_code for topic in answer]
+
+
+def exists(broker: Broker, name: str) -> bool:
+    return broker.services.metadata.topic(name) is not None
+
+
+def test_a_requested_topic_is_created_behind_the_answer_where_that_is_allowed(broker: Broker, wire: Wire) -> None:
     (refused,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": "new"}], allow_auto_topic_creation=False).topics
     assert refused.error_code == 3
-    (created,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": "new"}], allow_auto_topic_creation=True).topics
+    assert create_by_request(wire, "new") == [3]
+    wait_until(lambda: exists(broker, "new"), "the topic is created")
+    (created,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": "new"}]).topics
     assert (created.error_code, len(created.partitions)) == (0, 4)
-    assert broker.services.metadata.topic("new") is not None
+
+
+def test_requested_topics_are_created_once_each_whatever_fails_between_them(
+    broker: Broker, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.services.topics.create("one.by.one", 1)
+    names = ["several-1", "one_by_one", "several-2", "several-3"]
+    with Wire(broker.bootstrap_servers) as other:
+        for each in (wire, other, wire):
+            each.send(ApiKey.METADATA, 12, topics=[{"name": name} for name in names], allow_auto_topic_creation=True)
+        for each in (wire, other, wire):
+            answer = each.receive(ApiKey.METADATA, 12)
+            assert {topic.error_code for topic in answer.topics} <= {0, 3}
+    wait_until(lambda: exists(broker, "several-3"), "the last topic is created")
+    wait_until(lambda: "one_by_one was requested but cannot be created" in caplog.text, "the refusal is logged")
+    assert not exists(broker, "one_by_one")
+    assert "already exists" not in caplog.text
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b"])
@@ -253,12 +282,11 @@ def test_a_topic_cannot_have_every_name(broker: Broker, wire: Wire, name: str) -
     assert broker.services.metadata.topic(name) is None
 
 
-def test_names_that_would_share_a_metric_are_refused(broker: Broker, wire: Wire) -> None:
+def test_names_that_would_share_a_metric_are_not_created(broker: Broker, wire: Wire) -> None:
     broker.services.topics.create("one.two_three", 1)
-    (refused,) = wire.call(
-        ApiKey.METADATA, 12, topics=[{"name": "one_two.three"}], allow_auto_topic_creation=True
-    ).topics
-    assert refused.error_code == 17
+    assert create_by_request(wire, "one_two.three", "behind") == [3, 3]
+    wait_until(lambda: exists(broker, "behind"), "the topic behind it is created")
+    assert not exists(broker, "one_two.three")
 
 
 def test_topics_are_not_created_when_the_broker_says_no(tmp_path: Path) -> None:

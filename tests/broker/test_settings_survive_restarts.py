@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from tests.broker.admin import alter, create, described, replace_configs
 from tests.broker.admin_cases import BROKER, SET, TOPIC
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker.coordinator_log import read_contents
@@ -128,6 +129,7 @@ def test_the_count_of_the_metadata_topics_partitions_is_not_the_clients(tmp_path
     with Broker(tmp_path / "data") as broker, Wire(broker.bootstrap_servers) as wire:
         assert create(wire, "__remote_log_metadata", 3).error_code == INVALID_PARTITIONS
         wire.call(ApiKey.METADATA, 12, topics=[{"name": "__remote_log_metadata"}], allow_auto_topic_creation=True)
+        wait_until(lambda: broker.services.metadata.topic("__remote_log_metadata"), "the topic is created")
         assert broker.services.topics.known("__remote_log_metadata").partition_count == 50
         grown = wire.call(
             ApiKey.CREATE_PARTITIONS,

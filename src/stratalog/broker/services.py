@@ -19,6 +19,7 @@ from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.quotas import ClientQuotas
 from stratalog.broker.request_times import RequestTimes
+from stratalog.broker.requested_topics import RequestedTopics
 from stratalog.broker.security import IssuedTokens, Listener, ScramUsers
 from stratalog.broker.settings import BrokerSettings
 from stratalog.broker.share import ShareLeader, SharePersister, ShareStates
@@ -72,6 +73,8 @@ class BrokerServices:
     encoded_topics: TopicEncodings
     #: None in a cluster, where the controllers delete topics.
     topic_deletions: TopicDeletions | None
+    #: None in a cluster, where the controllers create topics.
+    requested_topics: RequestedTopics | None
     #: None for a single broker.
     cluster: ClusterMembership | None = None
     #: None if every client may do everything.
@@ -112,6 +115,8 @@ class BrokerServices:
     def close(self, *, clean: bool = True) -> None:
         """Stop everything and leave the directories flushed."""
         self.tokens.close()
+        if self.requested_topics is not None:
+            self.requested_topics.close()
         self.transactions.close()
         self.share_leader.close()
         self.groups.close()
@@ -190,6 +195,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         share_persister=share_persister,
         share_leader=share_leader,
         topic_deletions=topic_deletions,
+        requested_topics=RequestedTopics(storage.topics, workers) if storage.cluster is None else None,
         scram=ScramUsers(storage.metadata),
         tokens=tokens,
         quotas=ClientQuotas(storage.metadata, storage.config, storage.clock, loop),

@@ -44,7 +44,6 @@ def test_what_is_explained_is_on_the_page_with_its_reason() -> None:
     rows = re.findall(r"^\| \S+ `([\w/]+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
     explained = {
         **test_kafka_go.EXPLAINED,
-        **test_kafka_go.EXPLAINED_OURS,
         **test_kafka_python_suite.EXPLAINED_OURS,
         **test_librdkafka.EXPLAINED,
         **test_librdkafka.EXPLAINED_OURS,

@@ -62,13 +62,6 @@ EXPLAINED: Mapping[str, str] = {
     "TestReaderReadCompactedMessage": "asks for segments of 200 bytes; Kafka 4 takes 1 MiB at the least",
 }
 
-#: What fails at our broker alone, and why.
-EXPLAINED_OURS: Mapping[str, str] = {
-    "TestConn/test_delete_topics_with_an_invalid_topic": (
-        "a topic that metadata is asked for is created and answered at once; Kafka says first that there is none"
-    ),
-}
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -82,7 +75,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_the_tests_of_its_packages(server: Server, tmp_path: Path) -> None:
     """Not against Kafka: many of its tests wait a second at the longest, in which a JVM on a busy machine does not
     always answer."""
-    kafka_go_outcome(server, tmp_path).holds({**EXPLAINED, **EXPLAINED_OURS}, at_least=550)
+    kafka_go_outcome(server, tmp_path).holds(EXPLAINED, at_least=550)
 
 
 def kafka_go_outcome(server: Server, directory: Path) -> Outcome:

@@ -1,4 +1,4 @@
-"""Metadata (3): the broker, topics and leaders; creates requested topics where allowed.
+"""Metadata (3): the broker, topics and leaders; has requested topics created where allowed.
 
 v0 to v13. v0: an empty list means all topics; from v1 on null does. v4: allow_auto_topic_creation. v8 to v10:
 authorized operations of the cluster; v8: of topics. v9: flexible. v10: topic ids in the response, v12: in the request.
@@ -8,12 +8,12 @@ Without an authorizer every operation is authorized, as in Kafka.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Any
 
 from stratalog.broker.encoded_topics import EncodedTopics
 from stratalog.broker.metadata import Topic
+from stratalog.broker.requested_topics import RequestedTopics
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
 from stratalog.errors import (
@@ -21,13 +21,10 @@ from stratalog.errors import (
     InvalidTopicError,
     KafkaError,
     ThrottlingQuotaExceededError,
-    TopicAlreadyExistsError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from stratalog.wire import write_message
-
-logger = logging.getLogger(__name__)
 
 # Bits are AclOperation numbers: 3 READ, 4 WRITE, 5 CREATE, 6 DELETE, 7 ALTER, 8 DESCRIBE, 9 CLUSTER_ACTION,
 # 10 DESCRIBE_CONFIGS, 11 ALTER_CONFIGS, 12 IDEMPOTENT_WRITE.
@@ -100,6 +97,8 @@ async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
     if request.topics is None or (ctx.version == 0 and not request.topics):
         return await _all(encoded, store.topics())
     may_create = getattr(request, "allow_auto_topic_creation", True) and ctx.broker.config["auto.create.topics.enable"]
+    requested = ctx.broker.requested_topics
+    assert requested is not None  # in a cluster `cluster/serving.py` answers
     answers = []
     described: set[str] = set()
     for name, topic_id in _distinct(_keys(request)):
@@ -109,7 +108,9 @@ async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
                 if topic is None:
                     raise UnknownTopicIdError("This server does not host this topic ID.")
             else:
-                topic = store.topic(name) or await _create(ctx, name, may_create)
+                topic = store.topic(name)
+                if topic is None or requested.is_creating(name):
+                    raise _unknown(ctx, requested, name, may_create)
         except KafkaError as error:
             refused = ctx.make(
                 "MetadataResponseTopic",
@@ -151,23 +152,17 @@ def _distinct(entries: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(entries))
 
 
-async def _create(ctx: RequestContext, name: str | None, may_create: bool) -> Topic:
-    """Create and return an unknown topic; raise if it may not be created."""
+def _unknown(ctx: RequestContext, requested: RequestedTopics, name: str | None, may_create: bool) -> KafkaError:
+    """Return the error of a topic that is not there; where allowed its creation begins: clients retry."""
     if name is None:
-        raise InvalidTopicError("neither a name nor an id")
-    check_topic_name(name)
-    if not may_create or name in INTERNAL_TOPICS:
-        raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
-    topics = ctx.broker.topics
+        return InvalidTopicError("neither a name nor an id")
     try:
-        permit = ctx.broker.quotas.permit(ctx.quota_client, is_strict=True)
-        if permit is not None:
-            permit.take(ctx.broker.config["num.partitions"])
-        return await ctx.broker.workers.run(topics.create, name)
+        check_topic_name(name)
+        if may_create and name not in INTERNAL_TOPICS:
+            permit = ctx.broker.quotas.permit(ctx.quota_client, is_strict=True)
+            requested.begin(name, ctx.broker.config["num.partitions"], permit)
+    except InvalidTopicError as error:
+        return error
     except ThrottlingQuotaExceededError as error:  # the client retries
-        raise UnknownTopicOrPartitionError(str(error)) from error
-    except TopicAlreadyExistsError:  # another request was faster
-        return topics.known(name)
-    except KafkaError as error:
-        logger.warning("Topic %s was requested but cannot be created: %s", name, error)
-        raise
+        return UnknownTopicOrPartitionError(str(error))
+    return UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")

@@ -1,0 +1,69 @@
+"""Create topics that clients request by name in Metadata (`auto.create.topics.enable`), after the response.
+
+As in Kafka the response calls such a topic unknown, even if its creation is then refused; clients ask again. Source:
+`DefaultAutoTopicCreationManager` of Kafka 4.4.0. In a cluster `cluster/client_topics.py` does this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stratalog.errors import StratalogError, TopicAlreadyExistsError
+
+if TYPE_CHECKING:
+    from stratalog.broker.metadata import Topic
+    from stratalog.broker.quotas import MutationPermit
+    from stratalog.broker.topics import TopicManager
+    from stratalog.broker.workers import Workers
+
+logger = logging.getLogger(__name__)
+
+
+class RequestedTopics:
+    """Creates topics in the background, one at a time: other work gets its turn. Belongs to the loop's thread."""
+
+    def __init__(self, topics: TopicManager, workers: Workers) -> None:
+        self._topics = topics
+        self._workers = workers
+        #: Names to create, in the order of requests; the first one is in progress.
+        self._wanted: dict[str, None] = {}
+
+    def begin(self, name: str, partition_count: int, permit: MutationPermit | None) -> None:
+        """Create a topic in the background unless that is in progress; a failure is logged.
+
+        Raises ThrottlingQuotaExceededError if the client's quota is exhausted: nothing is created.
+        """
+        if name in self._wanted:
+            return
+        if permit is not None:
+            permit.take(partition_count)
+        self._wanted[name] = None
+        if len(self._wanted) == 1:
+            self._create_next()
+
+    def is_creating(self, name: str) -> bool:
+        """Return whether a topic is in creation: the store may know it before all of its partitions are there."""
+        return name in self._wanted
+
+    def close(self) -> None:
+        """Begin no further creations; clients request the topics again after the next start."""
+        self._wanted.clear()
+
+    def _create_next(self) -> None:
+        name = next(iter(self._wanted))
+        self._workers.submit(self._topics.create, name).add_done_callback(partial(self._end, name))
+
+    def _end(self, name: str, made: asyncio.Future[Topic]) -> None:
+        error = None if made.cancelled() else made.exception()
+        if isinstance(error, TopicAlreadyExistsError):
+            pass  # another request was faster
+        elif isinstance(error, StratalogError):
+            logger.warning("Topic %s was requested but cannot be created: %s", name, error)
+        elif error is not None:
+            logger.error("Topic %s was requested but cannot be created", name, exc_info=error)
+        self._wanted.pop(name, None)
+        if self._wanted:
+            self._create_next()
