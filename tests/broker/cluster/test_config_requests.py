@@ -1,6 +1,6 @@
 """Changes of configs through a broker of a cluster: what it does itself, refuses, and forwards to the controllers.
 
-The same with Kafka's controllers and brokers is in `tests/interop/test_kraft_answers.py`.
+Source: `ConfigAdminManager` of Kafka 4.4.0.
 """
 
 from __future__ import annotations
