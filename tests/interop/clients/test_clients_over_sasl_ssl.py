@@ -347,7 +347,7 @@ def test_the_tests_of_a_class_of_java_s_clients(name: str, tmp_path: Path) -> No
 
 @pytest.mark.timeout(3600)
 def test_the_tests_of_librdkafka(tmp_path: Path) -> None:
-    """The client is no super user: rules are to hold for it."""
+    """The client is no super user: rules are to hold for it. `0077_compaction` leaves itself out with a login."""
     require_reference_kafka()  # its tools create topics for some tests
     mechanism = "SCRAM-SHA-256"
     broker = tmp_path / "broker"
@@ -361,6 +361,4 @@ def test_the_tests_of_librdkafka(tmp_path: Path) -> None:
             "sasl.password": PASSWORD,
         }
         login = test_librdkafka.Login(lines, client_properties(secured, mechanism, PASSWORD))
-        test_librdkafka.outcome(secured.server, tmp_path, login=login).holds(
-            test_librdkafka.EXPLAINED_OURS, at_least=75
-        )
+        test_librdkafka.outcome(secured.server, tmp_path, login=login).holds({}, at_least=75)
