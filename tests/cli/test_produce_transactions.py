@@ -10,21 +10,28 @@ import sys
 import pytest
 from confluent_kafka import Producer
 from tests.cli.admin_commands import CommandLine
+from tests.support.waiting import wait_until
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
-def committed(any_cli: CommandLine, topic: str) -> list[str]:
-    return any_cli.good("consume", topic, "-e", "--isolation-level", "read_committed").out.split()
+def expect_committed(any_cli: CommandLine, topic: str, values: list[str]) -> None:
+    """Wait for these records: Kafka answers a commit before its markers are written."""
+
+    def seen() -> list[str]:
+        return any_cli.good("consume", topic, "-e", "--isolation-level", "read_committed").out.split()
+
+    wait_until(lambda: len(seen()) >= len(values), f"{len(values)} records are committed")
+    assert seen() == values
 
 
 def test_the_whole_input_is_one_transaction(any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     feed(monkeypatch, b"one\ntwo\nthree\n")
     ran = any_cli.good("produce", topic, "-p", "0", "--transactional-id", topic, "--json")
     assert ran.json["records"] == 3
-    assert committed(any_cli, topic) == ["one", "two", "three"]
+    expect_committed(any_cli, topic, ["one", "two", "three"])
     # three records and one marker
     assert any_cli.good("consume", topic, "-e", "-f", "%o ").out == "0 1 2 "
     any_cli.good("produce", topic, "after", "-p", "0")
@@ -38,7 +45,7 @@ def test_a_transaction_has_as_many_records_as_asked_for(
     any_cli.good("produce", topic, "-p", "0", "--transactional-id", topic, "--transaction-records", "3")
     # a marker stands at 3, 7 and 9
     assert any_cli.good("consume", topic, "-e", "-f", "%o ").out == "0 1 2 4 5 6 8 "
-    assert committed(any_cli, topic) == list("0123456")
+    expect_committed(any_cli, topic, list("0123456"))
 
 
 def test_no_records_are_no_transaction(any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,17 +62,17 @@ def test_wrong_input_aborts_its_transaction_and_says_what_is_committed(
     said = any_cli.refused("produce", topic, *options, "--transaction-records", "2", code=2)
     assert said.startswith("record 4: '{oops}' is not JSON")
     assert said.endswith("; committed before: 2 records, and nothing of the open transaction will be visible")
-    assert committed(any_cli, topic) == ["a", "b"]
+    expect_committed(any_cli, topic, ["a", "b"])
     feed(monkeypatch, b'{"value":"d"}\n')
     any_cli.good("produce", topic, *options)  # nothing is in its way
-    assert committed(any_cli, topic) == ["a", "b", "d"]
+    expect_committed(any_cli, topic, ["a", "b", "d"])
 
 
 def test_a_record_that_the_broker_refuses_aborts_its_transaction(any_cli: CommandLine, topic: str) -> None:
     said = any_cli.refused("produce", topic, "good", "x" * 2_000_000, "-p", "0", "--transactional-id", topic)
     assert said.startswith("record 2: MESSAGE_SIZE_TOO_LARGE")
     assert "committed before: 0 records" in said
-    assert committed(any_cli, topic) == []
+    expect_committed(any_cli, topic, [])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -84,7 +91,7 @@ def test_nothing_is_half_visible_after_a_signal(any_cli: CommandLine, topic: str
         assert process.wait(60) == (130 if signum is not signal.SIGKILL else -signal.SIGKILL)
         assert process.stderr.read() == b""
     any_cli.good("produce", topic, "next", "-p", "0", "--transactional-id", topic)  # ends what was left open
-    assert committed(any_cli, topic) == ["next"]
+    expect_committed(any_cli, topic, ["next"])
     # the abort of the first one, where the signal left time for it, and not a second one
     assert any_cli.good("consume", topic, "-e", "-f", "%o ").out == "0 1 3 "
 
@@ -108,7 +115,7 @@ def test_a_producer_that_was_replaced_says_so(any_cli: CommandLine, topic: str) 
         (said,) = process.stderr.read().splitlines()
     assert "another producer began with this id, or the transaction was open for more than 60,000 ms" in said
     assert said.endswith("nothing of the open transaction will be visible")
-    assert committed(any_cli, topic) == []
+    expect_committed(any_cli, topic, [])
 
 
 @pytest.mark.parametrize(

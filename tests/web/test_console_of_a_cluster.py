@@ -253,7 +253,8 @@ def test_changes_are_made_by_the_controllers(console: Console) -> None:
 
     def alter(request: Any) -> dict[str, Any]:
         changed.append((request.resources[0].resource_name, request.resources[0].configs[0].value))
-        return {"responses": [{"error_code": 0, "error_message": "", "resource_type": TOPIC, "resource_name": "x"}]}
+        name = request.resources[0].resource_name
+        return {"responses": [{"error_code": 0, "error_message": "", "resource_type": TOPIC, "resource_name": name}]}
 
     console.quorum.answers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = alter
     given = {"key": "retention.ms", "value": "2000", "was": "1000", "act": "set"}
