@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.broker.cluster.test_secured_member import CLUSTER_ID, NODE, connect, settings
+from tests.broker.cluster.test_secured_member import CLUSTER_ID, NODE, SECURED, connect, settings
+from tests.support.authority import Authority
+from tests.support.kraft_cluster import low_port
 from tests.support.model_quorum import ModelQuorum
 
 from stratalog.broker.server import Broker
@@ -24,6 +26,7 @@ SET: Final = 0
 OK, UNKNOWN_SERVER_ERROR, CLUSTER_FORBIDDEN, INVALID_REQUEST = 0, -1, 31, 42
 LOGGER: Final = "tests.levels.of.a.cluster"
 FROM_THE_CONTROLLER: Final = "from the controller"
+LOCATION: Final = "listener.name.outside.ssl.keystore.location"
 ONCE: Final = (INVALID_REQUEST, "Each resource must appear at most once.")
 
 
@@ -175,3 +178,40 @@ def test_the_request_of_old_clients_has_no_loggers(broker: Broker, controllers: 
         (INVALID_REQUEST, "Null value not supported for : retention.ms"),
     ]
     assert controllers.reached == [(TOPIC, str(NODE))]
+
+
+def test_a_key_store_that_cannot_be_used_does_not_reach_the_controller(
+    quorum: ModelQuorum, controllers: Controllers, tmp_path: Path
+) -> None:
+    authority = Authority()
+    first = authority.issue("broker").write_pem(tmp_path / "first.pem")
+    second = authority.issue("broker").write_pem(tmp_path / "second.pem")
+    other = authority.issue("another").write_pem(tmp_path / "other.pem")
+    missing, no_store = tmp_path / "missing.pem", tmp_path / "no-store.pem"
+    no_store.write_text("no key, no certificate")
+    data_dir = tmp_path / "data"
+    format_dir(data_dir, cluster_id=CLUSTER_ID, node_id=NODE)
+    configured = {
+        **settings(quorum, data_dir),
+        "listeners": f"CLIENTS://127.0.0.1:{low_port()},OUTSIDE://127.0.0.1:{low_port()}",
+        "listener.security.protocol.map": f"{SECURED['listener.security.protocol.map']},OUTSIDE:SSL",
+        "listener.name.outside.ssl.keystore.type": "PEM",
+        LOCATION: str(first),
+    }
+    with Broker(data_dir=data_dir, config=configured) as broker:
+        for path, said in ((missing, LOCATION), (no_store, LOCATION), (other, "DistinguishedName")):
+            for validate_only in (True, False):
+                asked = resource(BROKER, str(NODE), config(LOCATION, str(path)))
+                [(code, message)] = change(broker, "admin", asked, validate_only=validate_only)
+                assert (code, said in message) == (INVALID_REQUEST, True), (path, message)
+            # AlterConfigs replaces all values, so that it has to name the store alone
+            old = {"resource_type": BROKER, "resource_name": str(NODE), "configs": [config(LOCATION, str(path))]}
+            del old["configs"][0]["config_operation"]
+            with closing(connect(broker, "admin")) as client:
+                reported = client.call(ApiKey.ALTER_CONFIGS, (2, 2), resources=[old], validate_only=False)
+            assert int(reported.responses[0].error_code) == INVALID_REQUEST
+        assert controllers.reached == []
+        for validate_only in (True, False):
+            asked = resource(BROKER, str(NODE), config(LOCATION, str(second)))
+            assert change(broker, "admin", asked, validate_only=validate_only) == [(OK, FROM_THE_CONTROLLER)]
+    assert controllers.reached == [(BROKER, str(NODE))] * 2

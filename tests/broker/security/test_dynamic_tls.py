@@ -127,6 +127,17 @@ def test_what_cannot_be_used_is_refused_and_changes_nothing(setting: Setting) ->
         assert setting.serial() == setting.first.certificate.serial_number
 
 
+def test_another_certificate_counts_when_the_file_of_the_current_one_is_gone(setting: Setting) -> None:
+    second = setting.authority.issue("broker")
+    other = setting.authority.issue("another")
+    with setting.start():
+        (setting.directory / "first.pem").unlink()
+        code, said = setting.alter({LOCATION: written(setting, other, "other.pem")})
+        assert (code, "DistinguishedName" in said) == (_INVALID_REQUEST, True), said
+        assert setting.alter({LOCATION: written(setting, second, "second.pem")}) == (0, "")
+        assert setting.serial() == second.certificate.serial_number
+
+
 def test_what_was_set_and_is_gone_at_a_start_leaves_the_file_in_force(
     setting: Setting, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from stratalog.broker.security.certificate_names import CertificateNames, check_same_names, names_of_certificate
 from stratalog.broker.security.distinguished_names import RULES_KEY, map_name, parse_rules, subject_of
-from stratalog.broker.security.key_stores import files_of, load_identity, load_trusted, take_identity
+from stratalog.broker.security.key_stores import Identity, files_of, load_identity, load_trusted, take_identity
 from stratalog.broker.security.peer import ANONYMOUS, Principal
 from stratalog.config import DYNAMIC_TLS_KEYS, BrokerConfig, listener_prefix
 from stratalog.errors import InvalidConfigError
@@ -54,7 +54,7 @@ class ServerTls:
                 ) from None
         self._contents = self._look()
         self._looked_at = clock()
-        self._context = self._make()
+        self._identity, self._context = self._make()
 
     def with_config(self, config: BrokerConfig) -> ServerTls:
         """Return the TLS of this listener with other settings; this one is unchanged.
@@ -68,7 +68,8 @@ class ServerTls:
         return fresh
 
     def _certificate_names(self) -> CertificateNames | None:
-        return names_of_certificate(load_identity(self._config, self._prefix).pem)
+        """Return the names in the certificate in force, as in Kafka: its file may have changed or be gone."""
+        return names_of_certificate(self._identity.pem)
 
     def context(self) -> ssl.SSLContext:
         """Return the current context, for a new client."""
@@ -90,7 +91,7 @@ class ServerTls:
             return
         self._contents = contents
         try:
-            self._context = self._make()
+            self._identity, self._context = self._make()
         except InvalidConfigError as error:
             logger.error("TLS files have changed and cannot be used; the current ones stay in force: %s", error)
         else:
@@ -102,7 +103,7 @@ class ServerTls:
     def _look(self) -> tuple[bytes | None, ...]:
         return tuple(_content(path) for path in files_of(self._config))
 
-    def _make(self) -> ssl.SSLContext:
+    def _make(self) -> tuple[Identity, ssl.SSLContext]:
         config, prefix = self._config, self._prefix
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_RENEGOTIATION
@@ -110,7 +111,8 @@ class ServerTls:
             limit_tls(context, config["ssl.enabled.protocols"], config["ssl.cipher.suites"], prefix)
         except ValueError as error:
             raise InvalidConfigError(str(error)) from None
-        take_identity(context, load_identity(config, prefix))
+        identity = load_identity(config, prefix)
+        take_identity(context, identity)
         trusted = load_trusted(config, prefix)
         if self._client_auth is not ssl.CERT_NONE:
             if trusted is None:
@@ -120,7 +122,7 @@ class ServerTls:
                 )
             context.load_verify_locations(cadata=trusted)
             context.verify_mode = self._client_auth
-        return context
+        return identity, context
 
 
 def _content(path: Path) -> bytes | None:
