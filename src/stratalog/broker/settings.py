@@ -87,9 +87,14 @@ class BrokerSettings:
     def _large_segments(self) -> bool:
         return self._metadata.large_segments
 
-    def check(self, node_id: int | None, configs: Mapping[str, str]) -> None:
-        """Raise InvalidConfigError or InvalidRequestError unless one broker, or (None) all, may have these configs."""
-        self._changed_tls(self._with(node_id, configs).config)
+    def check(self, node_id: int | None, configs: Mapping[str, str], *, stores: bool) -> None:
+        """Raise InvalidConfigError or InvalidRequestError unless one broker, or (None) all, may have these configs.
+
+        `stores`: whether to open the key and trust stores.
+        """
+        found = self._with(node_id, configs)
+        if stores:
+            self._changed_tls(found.config)
 
     def _with(self, node_id: int | None, configs: Mapping[str, str]) -> InForce:
         """Return what would be in force. Raises InvalidConfigError for a value that cannot be."""

@@ -211,6 +211,10 @@ def test_a_key_store_that_cannot_be_used_does_not_reach_the_controller(
                 reported = client.call(ApiKey.ALTER_CONFIGS, (2, 2), resources=[old], validate_only=False)
             assert int(reported.responses[0].error_code) == INVALID_REQUEST
         assert controllers.reached == []
+        # no file is opened for a client without the right: the controller is the one to refuse
+        asked = resource(BROKER, str(NODE), config(LOCATION, str(missing)))
+        assert change(broker, "alice", asked) == [(OK, FROM_THE_CONTROLLER)]
+        controllers.reached.clear()
         for validate_only in (True, False):
             asked = resource(BROKER, str(NODE), config(LOCATION, str(second)))
             assert change(broker, "admin", asked, validate_only=validate_only) == [(OK, FROM_THE_CONTROLLER)]

@@ -108,25 +108,35 @@ async def _preprocess(ctx: RequestContext, resource: Any, validate_only: bool) -
     ]
     check_names_and_values(parts)
     if resource.resource_type == BROKER_LOGGER and ctx.key is ApiKey.INCREMENTAL_ALTER_CONFIGS:
-        access, cluster = ctx.broker.access, ResourceType.CLUSTER
-        if access is not None and not access.allows(ctx.peer, ctx.key, AclOperation.ALTER_CONFIGS, cluster):
+        if not _may_alter(ctx, log=True):
             raise ClusterAuthorizationFailedError
         alter_loggers_of(resource.resource_name, ctx.broker.node_id, parts, validate_only=validate_only)
         return
     check_resource_type(resource.resource_type)
     if resource.resource_type == BROKER:
-        await ctx.broker.workers.run(_check_broker, ctx, resource.resource_name, parts)
+        await ctx.broker.workers.run(_check_broker, ctx, resource.resource_name, parts, _may_alter(ctx, log=False))
 
 
-def _check_broker(ctx: RequestContext, name: str, parts: _Parts) -> None:
-    """Raise KafkaError unless this broker, or all, may have these configs: the controller does not know their rules."""
+def _may_alter(ctx: RequestContext, *, log: bool) -> bool:
+    access, cluster = ctx.broker.access, ResourceType.CLUSTER
+    return access is None or access.allows(
+        ctx.peer, ctx.key, AclOperation.ALTER_CONFIGS, cluster, log_allowed=log, log_denied=log
+    )
+
+
+def _check_broker(ctx: RequestContext, name: str, parts: _Parts, may_alter: bool) -> None:
+    """Raise KafkaError unless this broker, or all, may have these configs: the controller does not know their rules.
+
+    Kafka opens the key stores of every client's request here. A client could choose the file, such as a pipe, which
+    would hold a worker for ever. So those of clients without the right are left to the controller, which refuses them.
+    """
     node_id = broker_of(name, ctx.broker.node_id)
     changes = parse_changes(parts)
     settings = ctx.broker.settings
     before = ctx.broker.metadata.broker_configs(node_id) if ctx.key is ApiKey.INCREMENTAL_ALTER_CONFIGS else {}
     after = changed_broker_configs(before, changes)
     check_broker_configs(after, settings.static, current=ctx.broker.config, for_all=node_id is None)
-    settings.check(node_id, after)
+    settings.check(node_id, after, stores=may_alter)
 
 
 def _id(resource: Any) -> tuple[int, str]:
