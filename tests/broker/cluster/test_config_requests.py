@@ -205,8 +205,8 @@ def test_a_key_store_that_cannot_be_used_does_not_reach_the_controller(
                 [(code, message)] = change(broker, "admin", asked, validate_only=validate_only)
                 assert (code, said in message) == (INVALID_REQUEST, True), (path, message)
             # AlterConfigs replaces all values, so that it has to name the store alone
-            old = {"resource_type": BROKER, "resource_name": str(NODE), "configs": [config(LOCATION, str(path))]}
-            del old["configs"][0]["config_operation"]
+            value = {"name": LOCATION, "value": str(path)}
+            old = {"resource_type": BROKER, "resource_name": str(NODE), "configs": [value]}
             with closing(connect(broker, "admin")) as client:
                 reported = client.call(ApiKey.ALTER_CONFIGS, (2, 2), resources=[old], validate_only=False)
             assert int(reported.responses[0].error_code) == INVALID_REQUEST
