@@ -4,7 +4,7 @@
 
 Ours and Kafka's read the same files for the same targets, spread over the whole index or, as consumers ask, over its
 last 8 KB, and what they find is compared. Kafka has no batched lookup: its loop of single ones, compiled, stands
-against ours. The design's targets are absolute: 1 M/s batched, 5 us (200,000/s) single. Times are those of the thread
+against ours. Two targets are absolute, too: 1 M/s batched, 5 us (200,000/s) single. Times are those of the thread
 on its CPU: a lookup in memory waits for nothing, and so the figures hold where other work goes on.
 """
 
@@ -29,7 +29,8 @@ from stratalog.log.index.offset_index import OffsetIndex
 from stratalog.log.index.time_index import TimeIndex
 
 DRIVER = Path(__file__).with_name("support") / "IndexLookup.java"
-BATCHED_TARGET, SINGLE_TARGET = 1_000_000, 200_000
+#: Of ours by Kafka's single ones, and a second.
+BATCHED_TARGET, SINGLE_TARGET = (2.0, 1_000_000), (0.5, 200_000)
 T0 = 1_700_000_000_000
 
 Array = Any
@@ -140,8 +141,8 @@ def measure(  # noqa: PLR0917
             )
             assert rate.median("stratalog", "found") == rate.median("Kafka", "found")
             job = f"{way} lookups {where}, {name} index, {index.entries:,} entries"
-            report.add(Result.of(job, rate, "per_s", unit="lookups/s"), rate)
-            wanted = SINGLE_TARGET if way == "single" else BATCHED_TARGET
+            target, wanted = SINGLE_TARGET if way == "single" else BATCHED_TARGET
+            report.add(Result.of(job, rate, "per_s", unit="lookups/s", target=target), rate)
             ours = rate.median("stratalog", "per_s")
             report.add(Result(f"{job}: the design", ours / wanted, ours, wanted, "lookups/s", "target", 1.0))
 

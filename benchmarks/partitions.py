@@ -37,7 +37,7 @@ JOBS: Final = (
     Job("CPU until ready", "cpu_seconds", "s", 1.0, 0.5),
     Job("stop", "stop_seconds", "s", 1.0, 1.0),
     Job("resident memory when idle", "resident_bytes", "MB", 1e6, 0.5),
-    Job("CPU when idle", "idle_share", "% of a core", 0.01, 1.0),
+    Job("CPU when idle", "idle_share", "% of a core", 0.01, 0.5),
 )
 
 

@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     rounds=options.rounds,
                 )
                 result = Result.of(
-                    f"copy to {where}, {name}", rounds, "bytes_per_second", unit="MB/s", scale=1e6, target=0.7
+                    f"copy to {where}, {name}", rounds, "bytes_per_second", unit="MB/s", scale=1e6, target=0.9
                 )
                 report.add(result, rounds, megabytes=options.megabytes)
             partition.log.close()

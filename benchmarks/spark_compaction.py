@@ -41,7 +41,7 @@ from stratalog.records import Codec
 from stratalog.spark import local_session
 from stratalog.spark.executor import SparkExecutor
 
-TARGET = 1.0
+TARGET = 0.8
 _WORKER = [b"-m", b"stratalog.spark.jvm.worker_daemon"]
 #: Of a job, one after the other.
 _PARTS = ("planning", "keys and newest", "between", "rewriting and swap", "end")

@@ -52,7 +52,7 @@ from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.jvm.java import spark_java_home
 
 PARTITIONS = 4
-TARGETS = {1024: 2.0, 100: 4.0}
+TARGETS = {1024: 4.0, 100: 8.0}
 CODECS = ("none", "lz4", "zstd")
 
 #: How much longer a scan of the remote tier may take than one of the same segments in a directory.
