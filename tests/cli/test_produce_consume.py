@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +105,35 @@ def test_what_consume_prints_as_json_is_what_produce_reads(
     assert ours[2]["value"] is None
 
 
+def test_a_format_of_lines_says_how_keys_and_values_are_encoded(
+    any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed(monkeypatch, b"00ff /wA=%{x}\n")
+    any_cli.good("produce", topic, "-f", "%k{hex} %v{base64}%%{x}", "-p", "0")
+    assert any_cli.good("consume", topic, "-e", "-f", "%k{hex} %v{hex}").out == "00ff ff00"
+
+
+def test_each_raw_file_is_a_record(any_cli: CommandLine, topic: str, tmp_path: Path) -> None:
+    for name, data in (("a", b"one\ntwo\n"), ("b", b""), ("c", b"three")):
+        (tmp_path / name).write_bytes(data)
+    files = [argument for name in "abc" for argument in ("-l", str(tmp_path / name))]
+    any_cli.good("produce", topic, "-i", "raw", "-p", "0", *files)
+    assert any_cli.good("consume", topic, "-e", "-D", ";").out == "one\ntwo\n;;three;"
+
+
+@pytest.mark.parametrize("options", [(), ("--transactional-id", "stops-early")])
+def test_produce_stops_after_a_number_of_records_and_reads_no_further(
+    any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as read, os.fdopen(writing, "wb", buffering=0) as write:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(read))
+        write.write(b"1\n2\n3\n4")
+        assert any_cli.good("produce", topic, "-n", "2", "-p", "0", "--json", *options).json["records"] == 2
+        assert any_cli.good("consume", topic, "-e", "--isolation-level", "read_committed").out == "1\n2\n"
+    assert any_cli.good("produce", topic, "a", "b", "c", "-c", "1", "--json").json["records"] == 1
+
+
 def test_bytes_pass_whole_and_behind_their_sizes(
     any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +186,10 @@ def test_a_topic_that_is_not_there_is_made_only_when_asked_for(any_cli: CommandL
         (("-i", "sized"), b"\x00\x00\x00\x09x", "the input ends within a record (5 bytes are left)"),
         (("-H", "a"), b"", "--header a: expected NAME=VALUE"),
         (("-K", "\\q"), b"", "unknown escape \\q"),
+        (("-f", "%v{hex}"), b"0\n", "record 1: value '0' is not encoded as --format says"),
+        (("-f", "%v{base64}"), b"AA==\n*\n", "record 2: value '*' is not encoded as --format says"),
+        (("-f", "%v{oct}"), b"", "%v{oct}: expected %k or %v with {hex} or {base64}"),
+        (("-f", "%p{hex} %v"), b"", "%p{hex}: expected %k or %v with {hex} or {base64}"),
         (("--acks", "1", "--idempotence"), b"", "--idempotence needs --acks all, not 1"),
         (("-l", "/nowhere/at/all"), b"", "/nowhere/at/all: No such file"),
         (("-i", "json"), b"[" * 100_000, "record 1: '[[["),
@@ -279,6 +315,53 @@ def test_a_format_has_verbs(any_cli: CommandLine, topic: str) -> None:
     assert any_cli.good("consume", topic, "-o", "2=1", "-e", "-p", "2", "-Z", "-K", "%", "-D", ";").out == "NULL%NULL;"
 
 
+def test_a_format_numbers_records_and_has_one_for_headers(any_cli: CommandLine, topic: str) -> None:
+    any_cli.good("produce", topic, "x", "y", "-H", "a=1", "-H", "b=22", "-p", "0")
+    text = r"%i %h{<%k{hex}=%v:%V%%>}\n"
+    assert any_cli.good("consume", topic, "-e", "-f", text).out == "".join(
+        f"{number} <61=1:1%><62=22:2%>\n" for number in (1, 2)
+    )
+
+
+def test_numbers_are_read_out_of_bytes(any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def consumed(*options: str) -> str:
+        return any_cli.good("consume", topic, "-e", *options).out
+
+    layout = ">bBhHiIqQ<hd c"
+    values = (-1, 255, -2, 65535, -3, 4294967295, -4, 2**64 - 1, -5, 1.5, b"x")
+    packed = struct.pack(">bBhHiIqQ", *values[:8]) + struct.pack("<hdc", *values[8:])
+    feed(monkeypatch, f"{packed.hex()} {b'rest'.hex()}\n".encode())
+    any_cli.good("produce", topic, "-f", "%v{hex} %k{hex}", "-p", "0")
+    any_cli.good("produce", topic, "", "-Z", "-p", "0")
+    numbers = [*values[:10], "x"]
+    first, second = map(json.loads, consumed("--json", "-s", f"value={layout}$", "-s", "key=s").splitlines())
+    assert (first["value"], first["key"]) == (numbers, "rest")
+    assert (second["value"], second["key"]) == (None, None)
+    assert json.loads(consumed("-s", f"value={layout}s", "-n", "1")) == [*numbers, ""]
+    assert consumed("--unpack", "value=b", "-f", "%v", "--filter", "value < 0") == "-1"
+
+
+def test_bytes_without_their_layout_end_the_command_behind_what_is_before_them(
+    any_cli: CommandLine, topic: str
+) -> None:
+    any_cli.good("produce", topic, "AAAA", "BBBB", "C", "-p", "0")
+    for layout, said in (("value=i", "1 bytes do not have the layout i: 4 are needed"), ("c$", "it ends after 1")):
+        ran = any_cli("consume", topic, "-e", "-s", layout)
+        assert ran.code == 1
+        assert f"{topic}-0 at offset" in ran.err
+        assert said in ran.err
+        assert ran.out == ("1094795585\n1111638594\n" if layout == "value=i" else "")
+    assert any_cli.good("consume", topic, "-n", "2", "-s", "value=i").out == "1094795585\n1111638594\n"
+
+
+def test_metadata_of_records_alone(any_cli: CommandLine, topic: str) -> None:
+    any_cli.good("produce", topic, "value", "-k", "k", "-p", "0")
+    any_cli.good("produce", topic, "", "-Z", "-p", "0")
+    first, second = map(json.loads, any_cli.good("consume", topic, "-e", "--json", "--meta-only").out.splitlines())
+    assert (first["key"], first["valueSize"], second["valueSize"]) == ("k", 5, None)
+    assert "value" not in first
+
+
 def test_topics_match_a_regular_expression_as_a_whole(any_cli: CommandLine, topic: str) -> None:
     for name in (f"{topic}.a", f"{topic}.b", f"{topic}.ab"):
         any_cli.good("produce", name, name, "--create")
@@ -333,6 +416,15 @@ def test_records_are_chosen_by_a_condition(any_cli: CommandLine, ten: str) -> No
         (("-p", "9"), "no partition 9"),
         (("-f", "%y"), "unknown verb %y"),
         (("-f", "%v{oct}"), "expected hex or base64"),
+        (("-f", "%h{%o}"), "unknown verb %o of a header"),
+        (("-f", "%t{hex}"), "%t takes nothing in braces"),
+        (("--meta-only",), "--meta-only needs --json"),
+        (("-s", "z"), "--unpack z: unknown letter z; expected b B h H"),
+        (("-s", "i$i"), "--unpack i$i: i stands behind the end"),
+        (("-s", "value="), "nothing to read"),
+        (("-s", "header=i"), "expected LAYOUT, key=LAYOUT or value=LAYOUT"),
+        (("-s", "i", "-s", "key=i"), "the key has a layout already"),
+        (("-s", "i", "--schema-registry", "h:1"), "give either --schema-registry or --unpack"),
         (("-f", "%v", "--json"), "give either --json or --format"),
         (("--filter", "value ="), "expected a field, a text in quotes or a number at the end"),
     ],

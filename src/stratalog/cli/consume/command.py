@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +25,7 @@ from stratalog.cli.consume.offset_range import (
 )
 from stratalog.cli.consume.output_format import PersonPrinter, RecordPrinter, compile_format, print_as_json
 from stratalog.cli.consume.record_filter import compile_filter
+from stratalog.cli.consume.unpacking import unpacker
 from stratalog.cli.options import JsonLines, SchemaRegistryUrl
 from stratalog.cli.out import on_terminal
 from stratalog.cli.schema_registry import schema_decoder
@@ -48,7 +50,7 @@ def consume(
     regex: Annotated[
         bool, typer.Option("--regex", "-r", help="TOPIC.. are regular expressions for whole names.")
     ] = False,
-    partition: Annotated[
+    partitions: Annotated[
         list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition.")
     ] = None,
     offset: Annotated[
@@ -99,18 +101,30 @@ def consume(
         str, typer.Option("--delimiter", "-D", metavar="SEP", help="Print this after each record.", show_default=False)
     ] = "\\n",
     null: Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for keys and values that are null.")] = False,
+    unpack: Annotated[
+        list[str] | None,
+        typer.Option("--unpack", "-s", metavar="[FIELD=]LAYOUT", help="Read numbers from key or value, see below."),
+    ] = None,
     isolation_level: Annotated[
         IsolationLevel,
         typer.Option("--isolation-level", help="Whether to read records of open and aborted transactions."),
     ] = IsolationLevel.READ_UNCOMMITTED,
     schema_registry: SchemaRegistryUrl = None,
     json_: JsonLines = False,
+    meta_only: Annotated[
+        bool, typer.Option("--meta-only", help="With --json: print the size of the value, not the value.")
+    ] = False,
     json_of_kcat: Annotated[bool, typer.Option("-J", hidden=True)] = False,
 ) -> int:
     """Read records of topics. A pipe gets raw values; a terminal also partition, offset, time, key and headers.
 
     FORMAT has verbs: %t topic, %p partition, %o offset, %k key, %v value, %h headers, %d timestamp in ms, %K %V sizes,
-    %H number of headers, %R size of the value as four bytes; %v{hex}, %v{base64}, %d{iso}, %d{%H:%M}; \\n, \\t, \\xHH.
+    %H number of headers, %R size of the value as four bytes, %i running number; %v{hex}, %v{base64}, %d{iso},
+    %d{%H:%M}; %h{%k:%v } is the format of each header; \\n, \\t, \\xHH.
+
+    LAYOUT has letters as Python's struct: b h i q are 1, 2, 4 and 8 bytes, B H I Q without sign, f d floats, c a
+    character, s the rest as text, $ the end; big-endian until <. FIELD is key or value; by default both. Several
+    letters give a list. Formats and conditions see the numbers.
 
     With --schema-registry, keys and values with a schema id are decoded and printed as JSON.
 
@@ -130,9 +144,17 @@ def consume(
     output = stdout_bytes()
     ranges = _ranges(offset or (), from_, to, until_end, now_ms)
     passes = None if filter_ is None else compile_filter(filter_, now_ms)
-    write = _printer(json_ or json_of_kcat, format_, key_separator, delimiter, null, len(topics) > 1 or regex)
-
-    decode = None if schema_registry is None else schema_decoder(schema_registry)
+    as_json = json_ or json_of_kcat
+    if meta_only and not as_json:
+        raise UsageError("--meta-only needs --json")
+    if as_json and format_ is not None:
+        raise UsageError("give either --json or --format")
+    write: RecordPrinter = (
+        partial(print_as_json, with_value=not meta_only)
+        if as_json
+        else _text_printer(format_, key_separator, delimiter, null, with_topic=len(topics) > 1 or regex)
+    )
+    decode = _decoder(schema_registry, unpack or ())
 
     from stratalog.cli.consume.printing import print_records  # loads a client, which --help does not need
     from stratalog.cli.consume.reading import GroupReader, RangeReader
@@ -143,7 +165,7 @@ def consume(
         read_committed = isolation_level is IsolationLevel.READ_COMMITTED
         reader: GroupReader | RangeReader
         if group is not None:
-            if partition or any(each.stop not in (None, END) for each in ranges.values()) or len(ranges) > 1:
+            if partitions or any(each.stop not in (None, END) for each in ranges.values()) or len(ranges) > 1:
                 raise UsageError("--group: the group decides on partitions and offsets; give --offset start or end")
             reader = GroupReader(
                 cluster,
@@ -156,7 +178,7 @@ def consume(
                 read_committed=read_committed,
             )
         else:
-            chosen = _chosen(cluster, found, partition or (), ranges)
+            chosen = _chosen(cluster, found, partitions or (), ranges)
             reader = RangeReader(
                 cluster, resolve(cluster, chosen, read_committed=read_committed), read_committed=read_committed
             )
@@ -188,6 +210,14 @@ def _ranges(
     return {number: each if each.stop is not None else replace(each, stop=stop) for number, each in ranges.items()}
 
 
+def _decoder(schema_registry: str | None, layouts: Sequence[str]) -> Callable[[Any], Any] | None:
+    if schema_registry is not None and layouts:
+        raise UsageError("give either --schema-registry or --unpack")
+    if layouts:
+        return unpacker(layouts)
+    return None if schema_registry is None else schema_decoder(schema_registry)
+
+
 def _group_begins_at_start(common: OffsetSpan) -> bool:
     if common.begin not in (START, END):
         raise UsageError(
@@ -215,13 +245,9 @@ def _chosen(
     }
 
 
-def _printer(
-    as_json: bool, format_: str | None, key_separator: str | None, delimiter: str, null: bool, with_topic: bool
+def _text_printer(
+    format_: str | None, key_separator: str | None, delimiter: str, null: bool, *, with_topic: bool
 ) -> RecordPrinter:
-    if as_json:
-        if format_ is not None:
-            raise UsageError("give either --json or --format")
-        return print_as_json
     written = b"NULL" if null else b""
     if format_ is not None:
         return compile_format(format_, written)

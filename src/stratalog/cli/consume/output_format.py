@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 import re
 import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stratalog.cli.escapes import unescaped
 from stratalog.errors import UsageError
@@ -17,7 +18,9 @@ from stratalog.errors import UsageError
 #: Formats a record.
 RecordPrinter = Callable[[Any], bytes]
 
-_VERB: Final = re.compile(r"%(.)(?:\{([^}]*)\})?", re.DOTALL)
+#: A verb and how to write it; the braces may hold one more level of braces.
+_VERB: Final = re.compile(r"%(.)(?:\{((?:[^{}]|\{[^{}]*\})*)\})?", re.DOTALL)
+_HEADER_VERBS: Final = "kvKV%"
 _SIZE: Final = struct.Struct(">i")
 _NO_TIMESTAMP: Final = -1
 #: Joins the parts of an emoji; other characters of this category are escaped.
@@ -28,7 +31,8 @@ def compile_format(text: str, null: bytes = b"") -> RecordPrinter:
     """Compile a template. Raises UsageError.
 
     %v %s value, %k key, %h headers, %t topic, %p partition, %o offset, %T %d timestamp, %V %S size of the value, %K
-    size of the key, %H number of headers, %R size of the value as four bytes. %v{hex}, %v{base64}, %d{iso}, %d{%H:%M}.
+    size of the key, %H number of headers, %R size of the value as four bytes, %i running number. %v{hex}, %v{base64},
+    %d{iso}, %d{%H:%M}, %h{%k:%v }: the format of each header.
     """
     pieces: list[RecordPrinter] = []
     at = 0
@@ -60,7 +64,29 @@ def _piece(text: str, verb: str, how: str | None, null: bytes) -> RecordPrinter:
         return lambda record: null if (value := field_bytes(record, name)) is None else encode(value)
     if verb in "dT":
         return _time_piece(how)
-    raise UsageError(f"--format {text}: unknown verb %{verb}; known are %t %p %o %k %v %h %d %K %V %H %R %%")
+    if verb == "h" and how is not None:
+        return _headers_piece(text, how, null)
+    if verb == "i" and how is None:
+        numbers = itertools.count(1)
+        return lambda _: b"%d" % next(numbers)
+    if how is not None and verb in _PLAIN:
+        raise UsageError(f"--format {text}: %{verb} takes nothing in braces")
+    raise UsageError(f"--format {text}: unknown verb %{verb}; known are %t %p %o %k %v %h %d %i %K %V %H %R %%")
+
+
+class _Header(NamedTuple):
+    """A header, in place of a record in the format of headers."""
+
+    key: bytes
+    value: bytes | None
+
+
+def _headers_piece(text: str, each_as: str, null: bytes) -> RecordPrinter:
+    for verb in _VERB.finditer(each_as):
+        if verb[1] not in _HEADER_VERBS:
+            raise UsageError(f"--format {text}: unknown verb %{verb[1]} of a header; known are %k %v %K %V %%")
+    write = compile_format(each_as, null)
+    return lambda record: b"".join([write(_Header(key.encode(), value)) for key, value in record.headers])
 
 
 def _time_piece(how: str | None) -> RecordPrinter:
@@ -127,6 +153,10 @@ def _size(value: Any, name: str) -> int:
     return -1 if found is None else len(found)
 
 
+def _size_or_none(record: Any) -> int | None:
+    return None if record.value is None else _size(record, "value")
+
+
 def _headers(record: Any) -> bytes:
     return b",".join(key.encode() + b"=" + (value or b"") for key, value in record.headers)
 
@@ -153,15 +183,18 @@ _ENCODINGS: Final[dict[str, Callable[[bytes], bytes]]] = {
 }
 
 
-def print_as_json(record: Any) -> bytes:
-    """Return a line of JSON. Text is in `key` and `value`; bytes that are not UTF-8 in `keyBase64`, `valueBase64`."""
+def print_as_json(record: Any, *, with_value: bool = True) -> bytes:
+    """Return a line of JSON. Text is in `key` and `value`; bytes that are not UTF-8 in `keyBase64`, `valueBase64`.
+
+    Without the value, `valueSize` has its size in bytes, or null.
+    """
     fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": None if record.timestamp == _NO_TIMESTAMP else record.timestamp,
         **_json_field("key", record.key),
-        **_json_field("value", record.value),
+        **(_json_field("value", record.value) if with_value else {"valueSize": _size_or_none(record)}),
         "headers": [{"key": key, **_json_field("value", value)} for key, value in record.headers],
     }
     return f"{json_text(fields)}\n".encode("utf-8", "backslashreplace")  # as JSON writes half a surrogate pair

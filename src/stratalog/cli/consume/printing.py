@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any, BinaryIO, Protocol
 
 from stratalog.cli.threads import call_beside
+from stratalog.errors import StratalogError
 
 
 class RecordSource(Protocol):
@@ -29,15 +30,16 @@ async def print_records(
 ) -> None:
     """Print matching records to `output`, at most `count`, as formatted by `decode`.
 
-    Raises BrokenPipeError when the output is closed.
+    Raises BrokenPipeError when the output is closed, and what `decode` raises, after the records before that.
     """
     left = count
     if left == 0:
         return
     async with aclosing(source.read()) as pieces:
         async for piece in pieces:
+            failure: StratalogError | None = None
             if decode is not None:
-                piece = list(map(decode, piece))
+                piece, failure = _decoded(decode, piece)
             seen = piece
             chosen = piece if passes is None else [each for each in piece if passes(each)]
             if left is not None and len(chosen) >= left:
@@ -50,6 +52,19 @@ async def print_records(
                 left -= len(chosen)
                 if not left:
                     return
+            if failure is not None:
+                raise failure
+
+
+def _decoded(decode: Callable[[Any], Any], records: Sequence[Any]) -> tuple[list[Any], StratalogError | None]:
+    """Return the records up to the first that cannot be decoded, and its error."""
+    found: list[Any] = []
+    for record in records:
+        try:
+            found.append(decode(record))
+        except StratalogError as error:
+            return found, error
+    return found, None
 
 
 def _print(output: BinaryIO, data: bytes) -> None:

@@ -76,8 +76,8 @@ def produce(
         typer.Option(
             "--input",
             "-i",
-            help="Format of the input: lines; JSON objects, one per line; one record of all bytes (raw); records "
-            "prefixed by their size in four bytes, big-endian (sized).",
+            help="Format of the input: lines; JSON objects, one per line; one record of all bytes, or of each "
+            "file (raw); records prefixed by their size in four bytes, big-endian (sized).",
         ),
     ] = InputFormat.LINES,
     format_: Annotated[
@@ -86,7 +86,8 @@ def produce(
             "--format",
             "-f",
             metavar="FORMAT",
-            help="The fields of a line: %k key, %v value, %h headers (a=b,c=d), %p partition, %T timestamp in ms.",
+            help="The fields of a line: %k key, %v value, %h headers (a=b,c=d), %p partition, %T timestamp in ms; "
+            "%v{hex}, %v{base64}.",
         ),
     ] = None,
     key_separator: Annotated[
@@ -95,6 +96,9 @@ def produce(
     delimiter: Annotated[
         str, typer.Option("--delimiter", "-D", metavar="SEP", help="Separator of lines.", show_default=False)
     ] = "\\n",
+    num: Annotated[
+        int | None, typer.Option("--num", "--count", "-n", "-c", min=1, metavar="N", help="Stop after N records.")
+    ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every record.")] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
@@ -195,6 +199,9 @@ def produce(
     if messages:
         stream = InputStream([message.encode("utf-8", "surrogateescape") for message in messages])
         reader = ChunkReader(parse)
+    elif file and input_ is InputFormat.RAW:
+        stream = _whole_files(file)
+        reader = ChunkReader(parse)
     else:
         stream = _files(file) if file else _standard_input()
     options = servers.connection()
@@ -227,6 +234,7 @@ def produce(
                 partitions=partitions,
                 chunks=stream.chunks,
                 reader=reader,
+                records_max=num,
                 advance=advance,
             )
         )
@@ -332,6 +340,10 @@ def _files(paths: list[Path]) -> InputStream:
                 yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
 
     return InputStream(chunks(), sum(path.stat().st_size for path in paths))
+
+
+def _whole_files(paths: list[Path]) -> InputStream:
+    return InputStream((path.read_bytes() for path in paths), sum(path.stat().st_size for path in paths))
 
 
 @contextmanager

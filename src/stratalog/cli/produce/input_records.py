@@ -6,6 +6,8 @@ A reader is fed chunks as they arrive and returns the complete records.
 from __future__ import annotations
 
 import base64
+import binascii
+import functools
 import json
 import re
 import struct
@@ -22,7 +24,7 @@ Headers = tuple[tuple[str, bytes], ...]
 _SIZE: Final = struct.Struct(">i")
 #: The largest timestamp of a record.
 _NUMBER_MAX: Final = (1 << 63) - 1
-_VERB: Final = re.compile(r"%(.)", re.DOTALL)
+_VERB: Final = re.compile(r"%(.)(?:\{([^}]*)\})?", re.DOTALL)
 _FIELDS: Final = {
     "k": "key",
     "v": "value",
@@ -98,7 +100,7 @@ class ChunkReader:
 
 
 class WholeReader:
-    """One record of all bytes."""
+    """One record of all bytes of a stream."""
 
     def __init__(self, parse: RecordParser) -> None:
         self._parse = parse
@@ -156,7 +158,7 @@ class FieldParser:
             raise UsageError("give either --key-separator or --format")
         self._like = like
         self._separator = key_separator
-        self._template = None if template is None else compile_template(template)
+        self._template = None if template is None else LineFormat(template)
         self._empty_is_null = empty_is_null
 
     def __call__(self, line: bytes) -> OutgoingRecord:
@@ -174,10 +176,7 @@ class FieldParser:
 
     def _by_template(self, line: bytes) -> OutgoingRecord:
         assert self._template is not None
-        match = self._template.fullmatch(line)
-        if match is None:
-            raise UsageError(f"{shortened(line)} does not have the form of --format")
-        fields: dict[str, Any] = match.groupdict()
+        fields = self._template.fields(line)
         if "partition" in fields:
             fields["partition"] = _whole_number(fields["partition"], "partition")
         if "timestamp" in fields:
@@ -188,25 +187,52 @@ class FieldParser:
         return self._like._replace(**fields)
 
 
-def compile_template(template: str) -> re.Pattern[bytes]:
-    """Return a pattern whose groups are the fields of the verbs in `template`. Raises UsageError."""
-    pattern, at, used = b"", 0, set[str]()
-    for match in _VERB.finditer(template):
-        pattern += re.escape(unescaped(template[at : match.start()], "--format"))
-        at = match.end()
-        field = _FIELDS.get(match[1])
-        if match[1] == "%":
-            pattern += b"%"
-        elif field is None:
-            raise UsageError(f"--format {template}: unknown verb {match[0]}; known are %k %v %h %p %T")
-        elif field in used:
-            raise UsageError(f"--format {template}: the {field} appears twice")
-        else:
+class LineFormat:
+    """The format of a line: text, and verbs for fields. %k{hex}, %v{base64}: the field is encoded."""
+
+    def __init__(self, template: str) -> None:
+        """Compile a format. Raises UsageError."""
+        self._decoders: dict[str, Callable[[bytes], bytes]] = {}
+        pattern, at, used = b"", 0, set[str]()
+        for match in _VERB.finditer(template):
+            pattern += re.escape(unescaped(template[at : match.start()], "--format"))
+            at = match.end()
+            field, encoding = _FIELDS.get(match[1]), match[2]
+            if match[1] == "%":
+                pattern += re.escape(match[0][1:].encode())
+                continue
+            if field is None:
+                raise UsageError(f"--format {template}: unknown verb %{match[1]}; known are %k %v %h %p %T")
+            if field in used:
+                raise UsageError(f"--format {template}: the {field} appears twice")
+            if encoding is not None:
+                if field not in ("key", "value") or encoding not in _DECODERS:
+                    raise UsageError(f"--format {template}: {match[0]}: expected %k or %v with {{hex}} or {{base64}}")
+                self._decoders[field] = _DECODERS[encoding]
             used.add(field)
             pattern += b"(?P<%s>.*?)" % field.encode()
-    if "value" not in used:
-        raise UsageError(f"--format {template}: no value in it; write it as %v")
-    return re.compile(pattern + re.escape(unescaped(template[at:], "--format")), re.DOTALL)
+        if "value" not in used:
+            raise UsageError(f"--format {template}: no value in it; write it as %v")
+        self._pattern = re.compile(pattern + re.escape(unescaped(template[at:], "--format")), re.DOTALL)
+
+    def fields(self, line: bytes) -> dict[str, Any]:
+        """Return the bytes of each field. Raises UsageError."""
+        match = self._pattern.fullmatch(line)
+        if match is None:
+            raise UsageError(f"{shortened(line)} does not have the form of --format")
+        fields: dict[str, Any] = match.groupdict()
+        for field, decode in self._decoders.items():
+            try:
+                fields[field] = decode(fields[field])
+            except ValueError:  # binascii.Error among them
+                raise UsageError(f"{field} {shortened(fields[field])} is not encoded as --format says") from None
+        return fields
+
+
+_DECODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "hex": binascii.unhexlify,
+    "base64": functools.partial(base64.b64decode, validate=True),
+}
 
 
 def parse_headers(texts: Iterable[str], option: str) -> Headers:

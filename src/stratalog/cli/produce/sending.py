@@ -83,6 +83,7 @@ class RecordSender:
         partitions: Collection[int],
         timeout_s: float,
         transactions: TransactionSettings | None = None,
+        records_max: int | None = None,
     ) -> None:
         """`timeout_s`: how long records may wait while none is acknowledged."""
         self._producer = producer
@@ -92,6 +93,7 @@ class RecordSender:
         self._topic = topic
         self._partitions = partitions
         self._sent = 0
+        self._records_max = records_max
         self._open = set[Any]()
         self._failure: StratalogError | None = None
         self._transactions = (
@@ -103,6 +105,11 @@ class RecordSender:
         """Return the context in which records are sent: that of the transactions, if any."""
         return nullcontext() if self._transactions is None else self._transactions.running()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether as many records are sent as may be."""
+        return self._sent == self._records_max
+
     async def settled(self) -> None:
         """Wait until every sent record is acknowledged. Raises the error of the first that is not."""
         while self._open:
@@ -110,9 +117,9 @@ class RecordSender:
             self.raise_failure()
 
     async def send(self, records: Iterable[OutgoingRecord]) -> None:
-        """Pass records to the producer. Raises the error of one of these or of an earlier record."""
+        """Pass records to the producer, as many as may be. Raises the error of one of these or of an earlier record."""
         records = iter(records)
-        while True:
+        while not self.is_done:
             number = self._sent + 1
             try:
                 record = next(records, None)
@@ -197,9 +204,10 @@ async def send_stream(
     partitions: Collection[int],
     chunks: Iterable[bytes],
     reader: RecordReader,
+    records_max: int | None = None,
     advance: Callable[[int], None],
 ) -> SendSummary:
-    """Send the records of a stream, and wait until all are acknowledged.
+    """Send the records of a stream, at most `records_max`, and wait until all are acknowledged.
 
     Records before an error are still sent, but not committed with transactions. Raises UsageError, RefusedError;
     UnreachableError also if records wait longer than `delivery_timeout_s` while none is acknowledged.
@@ -216,7 +224,8 @@ async def send_stream(
             **_transactional(settings.transactions),
         )
         await _started(producer, settings.transactions, options.api_timeout_s)
-        sender = RecordSender(producer, topic, partitions, options.delivery_timeout_s, settings.transactions)
+        timeout_s = options.delivery_timeout_s
+        sender = RecordSender(producer, topic, partitions, timeout_s, settings.transactions, records_max)
         sending = asyncio.ensure_future(_send_all(sender, producer, chunks, reader, advance))
         try:
             try:
@@ -273,6 +282,8 @@ async def _send_all(
                 async for chunk in ahead:
                     await sender.send(reader.feed(chunk))
                     advance(len(chunk))
+                    if sender.is_done:
+                        return
             await sender.send(reader.finish())
     finally:
         await producer.stop()
