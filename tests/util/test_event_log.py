@@ -148,6 +148,20 @@ def test_text_cannot_begin_a_second_line_or_move_a_cursor(world: World) -> None:
     assert line.endswith(r"WARNING tests.event_log: client a\r\n2026-01-01 00:00:00,000 ERROR x: forged\x1b[2J")
 
 
+@pytest.mark.parametrize("formatter", [JsonLines(), TextLines()])
+def test_a_long_warning_is_cut_and_a_long_decision_is_whole(world: World, formatter: logging.Formatter) -> None:
+    world.handler.setFormatter(formatter)
+    world.logger.warning("no user %r", "x" * 500_000)
+    world.logger.warning("no user %r", "x" * 500_000)
+    world.audit.info("%s", "y" * 200_000)
+    world.handler.close()
+    warning, decision, repeated = world.lines
+    assert "xxx... (500,010 characters)" in warning
+    assert len(warning) < 5_000
+    assert decision.count("y") >= 200_000
+    assert len(repeated) < 5_000
+
+
 def test_a_bad_event_does_not_hurt_its_author(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)

@@ -5,7 +5,8 @@ and each field that the event itself brings (`logger.warning(..., extra={"topic"
 
 Within a minute, a line that was written already is only counted, and so are the warnings and errors of one statement
 beyond the first fifty, whatever differs in them. When the minute ends, one line says how many were held back. DEBUG and
-TRACE are written as they come.
+TRACE are written as they come. A long warning or error is cut: clients that have not authenticated yet name users and
+mechanisms of hundreds of kilobytes.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _PERIOD_SECONDS = 60.0
 _LINES_MAX = 50
 #: Statements and lines that are remembered in a period; beyond that, nothing more is held back.
 _KNOWN_MAX = 10_000
+#: Characters of a warning or an error.
+_MESSAGE_MAX = 4_000
 
 
 class JsonLines(logging.Formatter):
@@ -44,7 +47,7 @@ class JsonLines(logging.Formatter):
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": _LEVELS.get(record.levelname, record.levelname),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message_of(record),
         }
         for name, value in record.__dict__.items():
             if name not in _COMMON:
@@ -66,6 +69,7 @@ class TextLines(logging.Formatter):
         super().__init__(_TEXT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.message = _message_of(record)
         line = super().formatMessage(record)
         return line if line.isprintable() else "".join(map(_printable, line))
 
@@ -85,7 +89,7 @@ class RepeatLimit:
         """Return whether to write the event. One that is not written is counted. Ask `ended` before."""
         if record.name in self._never or record.levelno < logging.INFO:
             return True
-        message = record.getMessage()
+        message = _message_of(record)
         line = (record.name, record.levelno, message)
         if line in self._lines:
             self._hold(line, message)
@@ -209,6 +213,14 @@ def _all_is_logged() -> Iterator[None]:
     finally:
         logging.captureWarnings(False)
         threading.excepthook, sys.unraisablehook = before
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    """Return the message, cut if it is a long warning or error. Others are whole, such as a decision in JSON."""
+    message = record.getMessage()
+    if len(message) <= _MESSAGE_MAX or record.levelno < logging.WARNING:
+        return message
+    return f"{message[:_MESSAGE_MAX]}... ({len(message):,} characters)"
 
 
 def _plain(value: object) -> object:
