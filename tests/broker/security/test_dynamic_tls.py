@@ -111,10 +111,13 @@ def test_a_password_comes_with_its_store_and_is_shown_to_no_member(setting: Sett
 def test_what_cannot_be_used_is_refused_and_changes_nothing(setting: Setting) -> None:
     other = setting.authority.issue("another")
     fewer = setting.authority.issue("broker", hosts=("127.0.0.1",))
+    odd = setting.directory / "odd.pem"  # which OpenSSL takes, and the library that reads names does not
+    odd.write_text(other.key_pem() + other.certificate_pem.replace(" CERTIFICATE", " TRUSTED CERTIFICATE"))
     refused: list[tuple[dict[str, str | None], str, Callable[[str], bool]]] = [
         ({LOCATION: str(setting.directory / "missing.pem")}, "1", lambda said: LOCATION in said),
         ({LOCATION: written(setting, other, "other.pem")}, "1", lambda said: "DistinguishedName" in said),
         ({LOCATION: written(setting, fewer, "fewer.pem")}, "1", lambda said: "SubjectAltNames" in said),
+        ({LOCATION: str(odd)}, "1", lambda said: "names of the certificate cannot be read" in said),
         ({LOCATION: written(setting, other, "other.pem")}, "", lambda said: "at default cluster level" in said),
         ({"ssl.keystore.location": "x.pem"}, "1", lambda said: "only per-listener" in said),
         ({f"{PREFIX}ssl.client.auth": "required"}, "1", lambda said: "dynamically" in said),

@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 import ssl
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -449,6 +450,31 @@ def test_changed_files_count_for_new_connections_and_drop_no_old_one(
                 wait_until(lambda: bool(serial()) and "cannot be used" in caplog.text, "the complaint")
             assert serial() == renewed.certificate.serial_number
             assert is_answered(old)
+
+
+def test_changed_files_count_once_there_is_room_to_load_them(
+    tmp_path: Path,
+    authority: Authority,
+    server: Issued,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context = ssl.create_default_context(cadata=authority.pem)
+    with serving(tmp_path, tls_config(tmp_path, server)) as broker:
+
+        def serial() -> int:
+            with handshake(broker, context) as sock:
+                der = sock.getpeercert(binary_form=True)
+                assert der is not None
+                return x509.load_der_x509_certificate(der).serial_number
+
+        renewed = authority.issue("broker")
+        with monkeypatch.context() as full, caplog.at_level(logging.ERROR):
+            full.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+            renewed.write_pem(tmp_path / "server.pem")
+            wait_until(lambda: bool(serial()) and "temporary file" in caplog.text, "the complaint")
+            assert serial() == server.certificate.serial_number
+        wait_until(lambda: serial() == renewed.certificate.serial_number, "the renewed certificate")
 
 
 def test_nothing_is_lost_while_certificates_change_under_load(

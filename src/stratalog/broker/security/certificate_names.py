@@ -19,18 +19,24 @@ class CertificateNames:
 
 
 def names_of_certificate(pem: bytes) -> CertificateNames | None:
-    """Return the names in the first certificate; None if the library to read them is not installed."""
+    """Return the names in the first certificate; None if the library to read them is not installed.
+
+    InvalidConfigError for a certificate that OpenSSL takes and this library cannot read.
+    """
     try:
         from cryptography import x509  # an optional dependency
     except ImportError:
         return None
-    certificate = x509.load_pem_x509_certificates(pem)[0]
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        alternatives = frozenset(str(name.value) for name in found)
-    except x509.ExtensionNotFound:
-        alternatives = frozenset()
-    return CertificateNames(certificate.subject.rfc4514_string(), alternatives)
+        certificate = x509.load_pem_x509_certificates(pem)[0]
+        try:
+            found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            alternatives = frozenset(str(name.value) for name in found)
+        except x509.ExtensionNotFound:
+            alternatives = frozenset()
+        return CertificateNames(certificate.subject.rfc4514_string(), alternatives)
+    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+        raise InvalidConfigError(f"the names of the certificate cannot be read: {error}") from None
 
 
 def check_same_names(before: CertificateNames | None, after: CertificateNames | None, config: BrokerConfig) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -90,17 +91,34 @@ def load_trusted(config: BrokerConfig, prefix: str = "") -> str | None:
 
 def take_identity(context: ssl.SSLContext, identity: Identity) -> None:
     """Load an identity into a context. InvalidConfigError for a wrong password or a key that does not match."""
-    # The ssl module reads an identity from a file only: a short-lived one that only this user can read.
-    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
-        file.write(identity.pem)
-        file.flush()
+    with _temporary_file(identity) as file:
         try:
-            context.load_cert_chain(file.name, password=identity.password)
+            context.load_cert_chain(file, password=identity.password)
         except (OSError, ValueError) as error:
             why = getattr(error, "reason", None) or "a wrong password, or no private key and certificates"
             raise InvalidConfigError(
                 f"{identity.key}: expected a private key that ssl.key.password opens, and its certificates ({why})"
             ) from None
+
+
+@contextlib.contextmanager
+def _temporary_file(identity: Identity) -> Iterator[str]:
+    """Yield the name of a short-lived file that only this user can read: the ssl module loads from files only."""
+    try:
+        file = tempfile.NamedTemporaryFile(suffix=".pem")  # noqa: SIM115  # closed below
+    except OSError as error:
+        raise _no_temporary_file(identity, error) from None
+    with contextlib.closing(file):
+        try:
+            file.write(identity.pem)
+            file.flush()
+        except OSError as error:
+            raise _no_temporary_file(identity, error) from None
+        yield file.name
+
+
+def _no_temporary_file(identity: Identity, error: OSError) -> InvalidConfigError:
+    return InvalidConfigError(f"{identity.key}: cannot be loaded, which needs a temporary file: {error}")
 
 
 def files_of(config: BrokerConfig) -> tuple[Path, ...]:

@@ -1,7 +1,7 @@
 """TLS of one listener: an OpenSSL context from Kafka's settings, rebuilt when a file has changed.
 
 Files are checked when a client connects, at most once a second. A connection keeps its context. Unusable files are
-logged in one line and leave the current context in force.
+logged in one line and leave the current context in force, until they can be used.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class ServerTls:
                     f"{self._prefix}ssl.client.auth={client_auth} needs the library cryptography: "
                     "pip install 'stratalog[security]'"
                 ) from None
+        #: What the files held when the context was made, and the error that was logged since, with what they held then.
         self._contents = self._look()
+        self._refused: tuple[tuple[bytes | None, ...], str] | None = None
         self._looked_at = clock()
         self._identity, self._context = self._make()
 
@@ -89,12 +91,15 @@ class ServerTls:
         contents = self._look()
         if contents == self._contents:
             return
-        self._contents = contents
         try:
             self._identity, self._context = self._make()
         except InvalidConfigError as error:
-            logger.error("TLS files have changed and cannot be used; the current ones stay in force: %s", error)
+            # Tried again at the next look: what failed may have been a full disk.
+            if self._refused != (contents, str(error)):
+                self._refused = contents, str(error)
+                logger.error("TLS files have changed and cannot be used; the current ones stay in force: %s", error)
         else:
+            self._contents = contents
             logger.warning("TLS files have changed; new connections use them: %s", self._names())
 
     def _names(self) -> str:
