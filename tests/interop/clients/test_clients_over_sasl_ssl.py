@@ -29,6 +29,7 @@ from tests.broker.security.test_oauth_bearer import Issuer
 from tests.interop.clients import test_librdkafka
 from tests.interop.clients.test_franz_go import kgo_outcome
 from tests.interop.clients.test_java_suite import java_outcome
+from tests.interop.clients.test_kafka_python_suite import kafka_python_outcome
 from tests.interop.clients.test_kafkajs import PARTS, kafkajs_walk
 from tests.support.certificate import make_certificate
 from tests.support.client_suites import OURS, Server, build, built, need, served
@@ -307,6 +308,19 @@ def test_kafkajs_walks_its_api(secured: Secured, mechanism: str) -> None:
         PASSWORD=PASSWORD,
         CA=str(secured.trusted),
     ).holds({}, at_least=PARTS)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets of the tests before
+def test_the_suite_of_kafka_python(secured: Secured, mechanism: str) -> None:
+    login = {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(secured.trusted),
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": USER,
+        "sasl_plain_password": PASSWORD,
+    }
+    kafka_python_outcome(secured.address, login).holds({}, at_least=50)
 
 
 @pytest.mark.parametrize("mechanism", ["256", "512"])

@@ -6,10 +6,12 @@ be started, and the few lines of it that are needed stand here.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -46,22 +48,30 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_the_integration_tests(server: Server) -> None:
+    kafka_python_outcome(server.plain).holds(EXPLAINED_OURS if server.name == OURS else {}, at_least=50)
+
+
+def kafka_python_outcome(address: str, login: Mapping[str, str] | None = None) -> Outcome:
+    """Of its integration tests. `login` has settings for every client that they make."""
     home = built(f"kafka-python-{KAFKA_PYTHON}", _fetch)
     source = home / f"kafka_python-{KAFKA_PYTHON}"
     command = [sys.executable, "-m", "pytest", "-v", "--tb=short", "-W", "ignore", "-p", "no:cacheprovider"]
     command += ["-c", "/dev/null", "--rootdir=.", "test/integration"]
     command += [f"--ignore=test/integration/{name}" for name in NOT_RUN]
+    if login:
+        command += ["-p", "kafka_python_login"]
     printed = run(
         command,
         source,
         500,
-        PYTHONPATH=str(source),
+        PYTHONPATH=f"{source}{os.pathsep}{Path(__file__).parent}",
+        KAFKA_LOGIN=json.dumps(login),
         PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
         KAFKA_ROOT=str(home),
-        KAFKA_URI=f"kafka://{server.plain}",
+        KAFKA_URI=f"kafka://{address}",
         KAFKA_VERSION=NEWEST_VERSION_KNOWN,
     )
-    _outcome(printed).holds(EXPLAINED_OURS if server.name == OURS else {}, at_least=50)
+    return _outcome(printed)
 
 
 def _fetch(home: Path) -> None:
