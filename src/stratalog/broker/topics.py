@@ -19,6 +19,7 @@ from stratalog.config import (
     BrokerConfig,
     LogConfig,
     StoredConfig,
+    conflict_warning,
     invalid,
     stored_config,
     topic_advice,
@@ -71,10 +72,7 @@ def is_topic_name(name: str) -> bool:
 
 def _conflicts(topic: Topic, stored: StoredConfig) -> Iterator[str]:
     if stored.problem is not None:
-        yield (
-            f"Topic {topic.name} is served, but its configuration is in conflict: {stored.problem}. "
-            "Change the topic's configuration or the broker's"
-        )
+        yield conflict_warning(topic.name, stored.problem)
 
 
 class TopicManager:

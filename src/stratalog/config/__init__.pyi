@@ -71,6 +71,7 @@ from .properties_file import parse_properties as parse_properties
 from .segment_size import segment_bytes_max as segment_bytes_max
 from .stored_topic import (
     StoredConfig as StoredConfig,
+    conflict_warning as conflict_warning,
     stored_config as stored_config,
     topic_default_properties as topic_default_properties,
 )

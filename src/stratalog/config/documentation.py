@@ -75,8 +75,9 @@ broker-wide defaults (`log.roll.ms`, `log.segment.bytes`).
 
 A change over the wire is checked first: by itself, together with the other settings of the broker, and with every topic
 that inherits it. Then it is stored, and then it is in force. A change that fails a check is refused with INVALID_CONFIG
-or INVALID_REQUEST, and nothing is stored. The answer names the topic that conflicts. Keys of plugins (`rsm.config.`,
-`rlmm.config.`) can only be set in the file and on the command line.
+or INVALID_REQUEST, and nothing is stored. The answer names the topic that conflicts. In a cluster topics are not
+checked: the controllers store the change, and each broker logs a topic in conflict and does not apply the conflicting
+settings. Keys of plugins (`rsm.config.`, `rlmm.config.`) can only be set in the file and on the command line.
 
 Stored settings take precedence over `--config` and `--set`, as in Kafka. If they conflict later with the file, the
 command line, or the rules of a newer version, the broker starts all the same and warns. A dynamic broker setting that

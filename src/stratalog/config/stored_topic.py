@@ -62,6 +62,14 @@ def stored_config(
     )
 
 
+def conflict_warning(topic: str, problem: str) -> str:
+    """Return what to log of a topic with this `StoredConfig.problem`."""
+    return (
+        f"Topic {topic} is served, but its configuration is in conflict: {problem}. "
+        "Change the topic's configuration or the broker's"
+    )
+
+
 def _last_good(properties: Mapping[str, str], last_good: Mapping[str, str], large: bool) -> LogConfig | None:
     """Return the second of the module's ways, or None when it is the topic's own values that are no longer allowed."""
     if not last_good:

@@ -13,7 +13,7 @@ from stratalog.broker.cluster.image_metadata import ImageMetadata
 from stratalog.broker.cluster.member import ClusterMember
 from stratalog.broker.cluster.settings import ClusterSettings
 from stratalog.broker.settings import BrokerSettings
-from stratalog.config import LogConfig, segment_bytes_max, stored_config
+from stratalog.config import LogConfig, conflict_warning, segment_bytes_max, stored_config
 from stratalog.wire import ApiKey
 from stratalog.wire.client import ConnectionOptions, UnreachableError
 
@@ -33,6 +33,8 @@ class MemberView:
         self._lock = threading.Lock()
         #: By topic: the brokers that do not support large segments of it.
         self._lacking: dict[str, tuple[int, ...]] = {}
+        #: By topic: what is in conflict in its configuration.
+        self._problems: dict[str, str | None] = {}
         self._closed = False
 
     @property
@@ -73,12 +75,17 @@ class MemberView:
         broker, large = self._settings.current, self._takes_large_segments(topic)
         if not large and broker[_SEGMENT_BYTES] > (limit := segment_bytes_max(large=False)):
             broker = broker.with_overrides({_SEGMENT_BYTES: str(limit)})
-        return stored_config(
+        found = stored_config(
             {} if known is None else known.configs,
             broker,
             self._metadata.good_topic_defaults,
             use_large_index_format=large,
-        ).config
+        )
+        if found.problem != self._problems.get(topic):
+            self._problems[topic] = found.problem
+            if found.problem is not None:
+                logger.warning("%s", conflict_warning(topic, found.problem))
+        return found.config
 
     def _takes_large_segments(self, topic: str) -> bool:
         """Return whether every broker with the topic supports segments over 2 GiB; log those that do not."""

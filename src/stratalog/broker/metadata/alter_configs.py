@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from stratalog.broker.metadata.config_changes import check_broker_configs, check_topic_configs
+from stratalog.broker.metadata.config_changes import check_broker_configs, check_topic_configs, node_in_name
 from stratalog.broker.topics import check_topic_name
 from stratalog.config import BrokerConfig, ClientMetricsConfig, check_group_configs
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
@@ -134,10 +134,7 @@ def broker_of(name: str, node_id: int) -> int | None:
     """Return the broker id in a resource's name, or None for all. InvalidRequestError unless it is this broker."""
     if not name:
         return None
-    try:
-        wanted = int(name)
-    except ValueError:
-        raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
+    wanted = node_in_name(name)
     if wanted != node_id:
         raise InvalidRequestError(f"Unexpected broker id, expected {node_id}, but received {name}")
     return wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ _POOLS = (
     "remote.log.reader.threads",
 )
 #: Those that have no effect here, with their defaults.
-_POOLS_OF_KAFKA = {"background.threads": 10, "num.io.threads": 8}
+_POOLS_OF_KAFKA = {"background.threads": 10, "num.io.threads": 8, "num.network.threads": 3}
 
 
 class Operation(IntEnum):
@@ -76,6 +77,16 @@ def check_names_and_values(given: Sequence[tuple[str, int, str | None]]) -> None
     nulls = [name for name, operation, value in given if value is None and operation != Operation.DELETE]
     if nulls:
         raise InvalidRequestError(f"Null value not supported for : {', '.join(nulls)}")
+
+
+def node_in_name(name: str) -> int:
+    """Return the node id that a resource's name is, by the rules of Java's `Integer.parseInt`.
+
+    Raises InvalidRequestError for any other name.
+    """
+    if not re.fullmatch(r"[-+]?[0-9]+", name) or not -(2**31) <= int(name) < 2**31:
+        raise InvalidRequestError(f"Node id must be an integer, but it is: {name}")
+    return int(name)
 
 
 def meets_unknown_operation(parts: Sequence[tuple[str, int, str | None]], *, of_topic: bool) -> bool:
@@ -236,6 +247,8 @@ def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
     sizes = [(name, current[name], effective[name]) for name in _POOLS]
     for name, default in _POOLS_OF_KAFKA.items():
         before, after = (int(config.properties.get(name) or default) for config in (current, effective))
+        if after < 1:
+            raise invalid(name, after, "Value must be at least 1")
         sizes.append((name, before, after))
     for name, before, after in sizes:
         why = f"Dynamic thread count update validation failed for {name}={after}"

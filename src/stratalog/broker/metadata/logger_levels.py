@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from stratalog.broker.metadata.config_changes import Operation
+from stratalog.broker.metadata.config_changes import Operation, node_in_name
 from stratalog.broker.metadata.config_entries import ConfigEntry, ConfigSource
 from stratalog.errors import InvalidConfigError, InvalidRequestError
 
@@ -52,10 +52,7 @@ def alter_loggers_of(
     `name` is that of the resource, which has to be this broker's id. Raises InvalidRequestError and InvalidConfigError
     with Kafka's messages.
     """
-    try:
-        wanted = int(name)
-    except ValueError:
-        raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
+    wanted = node_in_name(name)
     if wanted != node_id:
         raise InvalidRequestError(f"Unexpected node id. Expected {node_id}, but received {name}")
     for name, operation, level in changes:
