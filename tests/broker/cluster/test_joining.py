@@ -97,6 +97,21 @@ def test_the_login_of_a_broker_stands_under_its_mechanism_as_in_kafka(tmp_path: 
             {"listener.security.protocol.map": "CONTROLLER:SASL_SSL,PLAINTEXT:PLAINTEXT"},
             "sasl.mechanism.controller.protocol is not set, and Kafka's default GSSAPI",
         ),
+        *(
+            (
+                {
+                    "listener.security.protocol.map": f"{listener}:SASL_PLAINTEXT,{other}:PLAINTEXT",
+                    "sasl.mechanism.controller.protocol": mechanism,
+                    "sasl.mechanism.inter.broker.protocol": mechanism,
+                },
+                rf"sasl\.mechanism\.{of}\.protocol={mechanism} is not supported.*listener {listener}.*SCRAM-SHA-512;",
+            )
+            for listener, other, of in (
+                ("CONTROLLER", "PLAINTEXT", "controller"),
+                ("PLAINTEXT", "CONTROLLER", "inter.broker"),
+            )
+            for mechanism in ("OAUTHBEARER", "GSSAPI")
+        ),
         (
             {
                 "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",

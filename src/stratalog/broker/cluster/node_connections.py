@@ -13,7 +13,7 @@ from stratalog.broker.security import load_identity, load_trusted
 from stratalog.config import BrokerConfig, listener_prefix, listener_settings, parse_listeners
 from stratalog.errors import UsageError
 from stratalog.util import join_host_port
-from stratalog.wire.client import ConnectionOptions, tls_context
+from stratalog.wire.client import CLIENT_MECHANISMS, ConnectionOptions, tls_context
 
 _JAAS: Final = "sasl.jaas.config"
 _PEM: Final = "PEM"
@@ -56,6 +56,11 @@ def _login(settings: BrokerConfig, listener: str, protocol: str, key: str) -> di
         raise UsageError(
             f"{key} is not set, and Kafka's default GSSAPI is not supported: listener {listener} uses"
             f" {protocol}; set {key}=SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN"
+        )
+    if str(mechanism).upper() not in CLIENT_MECHANISMS:
+        raise UsageError(
+            f"{key}={mechanism} is not supported: a broker logs in to other nodes (listener {listener}) by"
+            f" {', '.join(CLIENT_MECHANISMS)}; enable one of them on that listener too, and set {key} to it"
         )
     found = {"kafka.sasl.mechanism": mechanism}
     # Without a login for the mechanism, the one for all mechanisms applies.

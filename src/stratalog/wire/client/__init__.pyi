@@ -12,6 +12,7 @@ from .fetching import AbortedRange as AbortedRange, FetchedRecords as FetchedRec
 from .offsets import (
     EARLIEST_LOCAL_OFFSET as EARLIEST_LOCAL_OFFSET,
     EARLIEST_OFFSET as EARLIEST_OFFSET,
+    EARLIEST_PENDING_UPLOAD_OFFSET as EARLIEST_PENDING_UPLOAD_OFFSET,
     LATEST_OFFSET as LATEST_OFFSET,
     LATEST_TIERED_OFFSET as LATEST_TIERED_OFFSET,
     MAX_TIMESTAMP_OFFSET as MAX_TIMESTAMP_OFFSET,
@@ -19,6 +20,7 @@ from .offsets import (
     TopicPartition as TopicPartition,
 )
 from .options import (
+    CLIENT_MECHANISMS as CLIENT_MECHANISMS,
     ConnectionOptions as ConnectionOptions,
     Sasl as Sasl,
     SecurityProtocol as SecurityProtocol,

@@ -1,6 +1,6 @@
 """ListOffsets: what is asked by a special timestamp or a real one, and what is found.
 
-Source: KIP-79, KIP-405, KIP-734, KIP-1005.
+Source: KIP-79, KIP-405, KIP-734, KIP-1005, KIP-1023.
 """
 
 from __future__ import annotations
@@ -20,9 +20,16 @@ MAX_TIMESTAMP_OFFSET: Final = -3
 EARLIEST_LOCAL_OFFSET: Final = -4
 #: The last offset of the remote tier.
 LATEST_TIERED_OFFSET: Final = -5
+#: The first offset that is not in the remote tier.
+EARLIEST_PENDING_UPLOAD_OFFSET: Final = -6
 
 _VERSIONS: Final = (1, 11)
-_VERSION_OF: Final = {MAX_TIMESTAMP_OFFSET: 7, EARLIEST_LOCAL_OFFSET: 8, LATEST_TIERED_OFFSET: 9}
+_VERSION_OF: Final = {
+    MAX_TIMESTAMP_OFFSET: 7,
+    EARLIEST_LOCAL_OFFSET: 8,
+    LATEST_TIERED_OFFSET: 9,
+    EARLIEST_PENDING_UPLOAD_OFFSET: 11,
+}
 
 
 class ListedOffset(NamedTuple):

@@ -24,7 +24,8 @@ DEFAULT_PORT: Final = 9092
 CLIENT_ID: Final = "stratalog"
 
 _PREFIX: Final = "kafka."
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+#: SASL mechanisms of clients.
+CLIENT_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class SecurityProtocol(enum.Enum):
@@ -215,9 +216,9 @@ def _tls(reader: _Properties) -> Tls:
 
 def _sasl(reader: _Properties) -> Sasl:
     mechanism = (reader.text("sasl.mechanism") or "GSSAPI").upper()
-    if mechanism not in _MECHANISMS:
+    if mechanism not in CLIENT_MECHANISMS:
         raise UsageError(
-            f"{reader.where}sasl.mechanism={mechanism}: expected one of {', '.join(_MECHANISMS)}"
+            f"{reader.where}sasl.mechanism={mechanism}: expected one of {', '.join(CLIENT_MECHANISMS)}"
             + (" (GSSAPI is what Kafka takes where it is not set)" if mechanism == "GSSAPI" else "")
         )
     config = reader.text("sasl.jaas.config")
