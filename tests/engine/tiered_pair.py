@@ -39,21 +39,26 @@ CONFIG = LogConfig(
 
 
 class TieredView(View):
+    pair: TieredPair
+
     def log_config(self, topic: str) -> LogConfig:
-        return CONFIG
+        return self.pair.log_config
 
 
 class TieredPair(Pair):
     """See the module."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, log_config: LogConfig = CONFIG) -> None:
+        self.log_config = log_config
+        #: Settings of brokers that start from now on, besides `PROPERTIES`.
+        self.properties: dict[str, str] = {}
         self.store = ObjectStore.from_url("memory:///")
         self.events = MemoryMetadataLog(partition_count=1)
         self.remotes: dict[int, RemoteLogManager] = {}
         super().__init__(tmp_path)
 
     def start(self, node: int) -> None:
-        config = BrokerConfig.from_properties({**PROPERTIES, "node.id": str(node)})
+        config = BrokerConfig.from_properties({**PROPERTIES, **self.properties, "node.id": str(node)})
         engine = LogManager([self.tmp_path / str(node)], config, cluster_id="QlVyk3RvQ9-abcdefghijA")
         self.engines[node] = engine
         engine.start_replicas({KEY: self.assigned}, TieredView(self, node))

@@ -45,6 +45,9 @@ STORAGE_KEYS: Final = (
     key("remote.log.metadata.manager.listener.name", STR, None,
         "The listener for reading and writing the metadata topic.",
         no_effect="the broker reads and writes it directly"),
+    key("follower.fetch.last.tiered.offset.enable", BOOL, False,
+        "Whether an empty replica of a tiered topic begins after the last record of the remote tier, if its leader no "
+        "longer has the first records (KIP-1023).", dynamic=True),
     key("remote.log.reader.threads", INT, 10,
         "Number of threads that read remote segments.", at_least(1), dynamic=True),
     key("remote.log.reader.max.pending.tasks", INT, 100, "Largest number of waiting remote reads.", at_least(1)),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.engine.replication.leader_questions import LeaderQuestions
-from stratalog.engine.replication.tier_start import history_from_tier, lacks_history
+from stratalog.engine.replication.tier_start import history_from_tier, lacks_history, may_skip_tiered
 from stratalog.engine.replication.truncation import cut_at_divergence, move_into_range
 from stratalog.errors import KafkaError, OffsetMovedToTieredStorageError, OffsetOutOfRangeError, StratalogError
 from stratalog.wire import ApiKey
@@ -112,10 +112,12 @@ class ReplicaFetcher:
         truncate: Truncate,
         *,
         throttle: ReplicationThrottle,
+        skips_tiered: Callable[[], bool],
         name: str,
         clock: Clock,
     ) -> None:
         self._throttle = throttle
+        self._skips_tiered = skips_tiered
         self._leader = leader
         self._cluster = cluster
         self._limits = limits
@@ -344,6 +346,9 @@ class ReplicaFetcher:
         leader = self._questions(following)
         leader_end, _ = leader.offset(LATEST_OFFSET)
         leader_start, _ = leader.offset(EARLIEST_OFFSET)
+        if self._skips_tiered() and may_skip_tiered(partition, leader_end):
+            self._begin_behind_remote(following, leader_start)
+            return
         with partition.while_following(following.leader_epoch) as follows:
             if not follows:
                 return
@@ -366,9 +371,14 @@ class ReplicaFetcher:
                 self._delay([following], "its offset is out of the leader's range")
 
     def _begin_behind_remote(self, following: Following, leader_log_start: int) -> None:
-        """Begin at the leader's local log start. Earlier records stay in the remote tier."""
+        """Begin where the leader's local log begins or, if so configured, where the remote tier ends.
+
+        Earlier records stay in the remote tier.
+        """
         partition = following.partition
-        history = history_from_tier(partition, self._questions(following), leader_log_start)
+        leader = self._questions(following)
+        skip_tiered = self._skips_tiered() and may_skip_tiered(partition, leader.offset(LATEST_OFFSET)[0])
+        history = history_from_tier(partition, leader, leader_log_start, skip_tiered=skip_tiered)
         with partition.while_following(following.leader_epoch) as follows:
             if not follows:
                 return
@@ -402,13 +412,16 @@ class FetcherPool:
         *,
         per_leader: int,
         throttle: ReplicationThrottle,
+        skips_tiered: Callable[[], bool],
         clock: Clock,
     ) -> None:
+        """`skips_tiered`: whether an empty follower begins after the last record of the remote tier (KIP-1023)."""
         self._cluster = cluster
         self._limits = limits
         self._truncate = truncate
         self._per_leader = per_leader
         self._throttle = throttle
+        self._skips_tiered = skips_tiered
         self._clock = clock
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._of: dict[tuple[str, int], ReplicaFetcher] = {}
@@ -426,6 +439,7 @@ class FetcherPool:
                 self._limits,
                 self._truncate,
                 throttle=self._throttle,
+                skips_tiered=self._skips_tiered,
                 name=f"ReplicaFetcherThread-{key[1]}-{key[0]}",
                 clock=self._clock,
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.wire import ApiKey
-from stratalog.wire.client import UnreachableError
+from stratalog.wire.client import EARLIEST_PENDING_UPLOAD_OFFSET, UnreachableError
 
 if TYPE_CHECKING:
     from stratalog.engine.partition import Partition
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _EPOCH_VERSIONS: Final = (3, 4)
 #: ListOffsets reports the local log start from version 8 on (KIP-405).
 _OFFSET_VERSIONS: Final = (8, 9)
+#: It reports the earliest offset to be uploaded from version 11 on (KIP-1023).
+_PENDING_UPLOAD_VERSIONS: Final = (11, 11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class LeaderQuestions:
         }
         response = self.client.call(
             ApiKey.LIST_OFFSETS,
-            _OFFSET_VERSIONS,
+            _PENDING_UPLOAD_VERSIONS if timestamp == EARLIEST_PENDING_UPLOAD_OFFSET else _OFFSET_VERSIONS,
             replica_id=self.node_id,
             isolation_level=0,
             topics=[{"name": self.partition.topic, "partitions": [wanted]}],

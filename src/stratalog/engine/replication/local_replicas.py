@@ -40,6 +40,7 @@ class LocalReplicas:
     def __init__(self, logs: LogManager, cluster: ClusterView) -> None:
         config = logs.config
         self._logs = logs
+        self._config = config
         self.cluster = cluster
         self._lock = threading.Lock()
         self._closed = False
@@ -59,12 +60,13 @@ class LocalReplicas:
             lambda partition, offset: logs.truncate_to(partition.topic, partition.partition, offset),
             per_leader=config["num.replica.fetchers"],
             throttle=self.throttles.follower,
+            skips_tiered=lambda: bool(self._config["follower.fetch.last.tiered.offset.enable"]),
             clock=logs.clock,
         )
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Apply the number of fetchers and the rates of the changed configuration."""
-        self.throttles.config = config
+        """Apply what may change: the number of fetchers, the rates, and where empty followers begin."""
+        self._config = self.throttles.config = config
         with self._lock:
             if not self._closed:
                 self.fetchers.resize(config["num.replica.fetchers"])
