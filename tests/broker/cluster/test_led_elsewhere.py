@@ -100,6 +100,19 @@ def test_a_new_leader_says_where_readers_end_when_its_replicas_have_what_was_the
     play(tmp_path, work)
 
 
+def test_a_tool_that_compares_replicas_gets_the_end_of_each(tmp_path: Path) -> None:
+    async def work(world: CoordinatorWorld) -> None:
+        write(world.nodes[1], 5)
+        assert await latest(world.nodes[1], replica=-2) == (0, 5), "the high watermark does not count"
+        assert await latest(world.nodes[2], replica=-2) == (0, 0)
+        world.replicate(ORDERS)
+        assert await latest(world.nodes[2], replica=-2) == (0, 5)
+        assert await latest(world.nodes[2], replica=-2, number=9) == (NOT_LEADER, -1), "no replica is here"
+        assert await latest(world.nodes[2]) == (NOT_LEADER, -1)
+
+    play(tmp_path, work)
+
+
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_records_are_deleted_when_all_replicas_have_deleted_them(tmp_path: Path, comes_back: bool) -> None:
     async def work(world: CoordinatorWorld) -> None:

@@ -50,6 +50,8 @@ _SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+#: `replica_id` of consumers, and of tools that compare replicas: any of them answers these with the end of its own log.
+_CONSUMER, _DEBUGGER = -1, -2
 #: First version whose clients know OFFSET_NOT_AVAILABLE.
 _NOT_AVAILABLE_FROM = 5
 
@@ -66,7 +68,7 @@ async def list_offsets(ctx: RequestContext, request: Any) -> Any:
     if level not in (0, 1):
         return _refused(ctx, request)
     isolation = Isolation.TXN_COMMITTED if level == 1 else Isolation.HIGH_WATERMARK
-    if request.replica_id >= 0:  # a follower needs the end of the log
+    if request.replica_id != _CONSUMER:  # a follower needs the end of the log
         isolation = Isolation.LOG_END
     asked = Counter((topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions)
     timeout_ms = _timeout_ms(ctx, request)
@@ -78,7 +80,15 @@ async def list_offsets(ctx: RequestContext, request: Any) -> Any:
     responses = []
     for name, entries in topics.items():
         answers = (
-            _answer(ctx, name, entry, isolation, timeout_ms, is_double=asked[name, index] > 1)
+            _answer(
+                ctx,
+                name,
+                entry,
+                isolation,
+                timeout_ms,
+                is_double=asked[name, index] > 1,
+                of_leader=request.replica_id != _DEBUGGER,
+            )
             for index, entry in entries.items()
         )
         partitions = await asyncio.gather(*answers)
@@ -108,13 +118,20 @@ def _timeout_ms(ctx: RequestContext, request: Any) -> int:
 
 
 async def _answer(
-    ctx: RequestContext, topic: str, entry: Any, isolation: Isolation, timeout_ms: int, *, is_double: bool
+    ctx: RequestContext,
+    topic: str,
+    entry: Any,
+    isolation: Isolation,
+    timeout_ms: int,
+    *,
+    is_double: bool,
+    of_leader: bool,
 ) -> Any:
     code, found = 0, _Found()
     try:
         if is_double:
             raise InvalidRequestError(f"{topic}-{entry.partition_index} is requested twice")
-        found = await _find(ctx, topic, entry, isolation, timeout_ms)
+        found = await _find(ctx, topic, entry, isolation, timeout_ms, of_leader=of_leader)
     except (KafkaError, RemoteStorageError, OSError) as error:
         if not isinstance(error, KafkaError):
             logger.warning("%s-%d: %s", topic, entry.partition_index, error)
@@ -133,7 +150,9 @@ def _partition(ctx: RequestContext, entry: Any, code: int, found: _Found) -> Any
     )
 
 
-async def _find(ctx: RequestContext, topic: str, entry: Any, isolation: Isolation, timeout_ms: int) -> _Found:
+async def _find(
+    ctx: RequestContext, topic: str, entry: Any, isolation: Isolation, timeout_ms: int, *, of_leader: bool
+) -> _Found:
     time_ms = entry.timestamp
     if time_ms < 0:
         since = _SINCE.get(time_ms)
@@ -142,7 +161,7 @@ async def _find(ctx: RequestContext, topic: str, entry: Any, isolation: Isolatio
     partition = ctx.broker.partition(topic, entry.partition_index)
     if partition is None:
         raise not_here(ctx.broker, topic, entry.partition_index)
-    partition.check_epoch(getattr(entry, "current_leader_epoch", -1))
+    partition.check_epoch(getattr(entry, "current_leader_epoch", -1), of_leader=of_leader)
     if time_ms == LATEST and isolation is not Isolation.LOG_END and partition.is_behind_its_epoch(isolation):
         error = OffsetNotAvailableError if ctx.version >= _NOT_AVAILABLE_FROM else LeaderNotAvailableError
         raise error("a newly elected leader does not know the positions of its replicas yet")

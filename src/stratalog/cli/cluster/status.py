@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from stratalog.cli.cluster.replica_lag import ReplicaLags, replica_lags
 from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.options import Json
 from stratalog.cli.out import counted, print_json, print_rows
 from stratalog.errors import StratalogError
 from stratalog.util import join_host_port
 from stratalog.wire import ApiKey
-from stratalog.wire.client import Client, Cluster, ConnectionOptions, check
+from stratalog.wire.client import Client, Cluster, ConnectionOptions, TopicPartition, check
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 _BROKER: Final = 4
 #: A setting that only brokers of stratalog have.
 _OWN_KEY: Final = "stratalog.cluster.preview"
+_UNKNOWN: Final = "unknown"
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _PARTITIONS_SHOWN: Final = 20
 _GOOD: Final = "green"
@@ -40,6 +43,8 @@ class BrokerStatus:
     replicas: int
     #: Records of the metadata log that it has not fetched yet; None where the quorum does not say.
     metadata_lag: int | None
+    #: Records that its replicas lack which are not in sync; None where it or a leader does not say.
+    replica_lag: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,9 @@ class PartitionStatus:
 def status(servers: ClusterOptions, json_: Json = False) -> int:
     """Show brokers, controllers, and partitions with replicas that are behind.
 
+    "replica lag" counts the records that a leader has and a replica that is not in sync has not: for each of these
+    partitions, and for each broker in all. "-" stands for a replica, or a leader, that does not answer.
+
     The exit code is 1 when a partition has no leader or replicas that are not in sync, or a broker is fenced.
 
     \b
@@ -82,9 +90,14 @@ def status(servers: ClusterOptions, json_: Json = False) -> int:
     with servers.open() as cluster:
         cluster_id = cluster.cluster_id()
         partitions = all_partitions(cluster.any)
-        leader_epoch, controllers, lags = _quorum(cluster.any)
-        brokers = _brokers(cluster, partitions, lags)
-    behind = [each for each in partitions if each.is_offline or each.is_behind]
+        leader_epoch, controllers, metadata_lags = _quorum(cluster.any)
+        known = _registered(cluster)
+        kinds = {int(each.broker_id): _kind(each, cluster.options) for each in known}
+        behind = [each for each in partitions if each.is_offline or each.is_behind]
+        answering = [each for each in known if kinds[int(each.broker_id)] != _UNKNOWN]
+        addresses = {int(each.broker_id): (str(each.host), int(each.port)) for each in answering}
+        lags = _lags_out_of_sync(behind, replica_lags(behind, addresses, cluster.options))
+    brokers = _brokers(known, kinds, partitions, metadata_lags, lags)
     if json_:
         print_json(
             {
@@ -93,13 +106,13 @@ def status(servers: ClusterOptions, json_: Json = False) -> int:
                 "controllers": [asdict(each) for each in controllers],
                 "controller_epoch": leader_epoch,
                 "partitions": len(partitions),
-                "under_replicated": [asdict(each) for each in behind],
+                "under_replicated": [asdict(each) | {"lag": lags[each.topic, each.partition]} for each in behind],
                 "offline": [asdict(each) for each in partitions if each.is_offline],
                 "kinds": dict(Counter(each.kind for each in brokers)),
             }
         )
     else:
-        _print(cluster_id, brokers, controllers, partitions, behind)
+        _print(cluster_id, brokers, controllers, partitions, behind, lags)
     return 1 if behind or any(each.is_fenced for each in brokers) else 0
 
 
@@ -137,24 +150,55 @@ def _quorum(client: Client) -> tuple[int, list[ControllerStatus], dict[int, int]
     return int(partition.leader_epoch), controllers, lags
 
 
-def _brokers(cluster: Cluster, partitions: list[PartitionStatus], lags: dict[int, int]) -> list[BrokerStatus]:
+def _lags_out_of_sync(
+    partitions: list[PartitionStatus], lags: ReplicaLags
+) -> dict[TopicPartition, dict[int, int | None]]:
+    """Return the lags of the replicas that are not in sync, by partition and replica; None where not known."""
+    found = {}
+    for each in partitions:
+        key = each.topic, each.partition
+        known = lags.get(key, {})
+        found[key] = {replica: known.get(replica) for replica in each.replicas if replica not in each.isr}
+    return found
+
+
+def _registered(cluster: Cluster) -> list[Any]:
     answer = cluster.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1, include_fenced_brokers=True)
     check(answer.error_code, answer.error_message)
+    return sorted(answer.brokers, key=lambda each: each.broker_id)
+
+
+def _brokers(
+    registered: list[Any],
+    kinds: Mapping[int, str],
+    partitions: list[PartitionStatus],
+    metadata_lags: Mapping[int, int],
+    lags: Mapping[TopicPartition, Mapping[int, int | None]],
+) -> list[BrokerStatus]:
     leaders = Counter(each.leader for each in partitions)
     replicas = Counter(broker for each in partitions for broker in each.replicas)
+    behind: dict[int, list[int | None]] = {}
+    for by_replica in lags.values():
+        for replica, lag in by_replica.items():
+            behind.setdefault(replica, []).append(lag)
     return [
         BrokerStatus(
-            id=int(each.broker_id),
+            id=(broker := int(each.broker_id)),
             address=join_host_port(each.host, each.port),
-            kind=_kind(each, cluster.options),
+            kind=kinds[broker],
             rack=each.rack,
             is_fenced=bool(getattr(each, "is_fenced", False)),
-            leaders=leaders[int(each.broker_id)],
-            replicas=replicas[int(each.broker_id)],
-            metadata_lag=lags.get(int(each.broker_id)),
+            leaders=leaders[broker],
+            replicas=replicas[broker],
+            metadata_lag=metadata_lags.get(broker),
+            replica_lag=_sum(behind.get(broker, [])),
         )
-        for each in sorted(answer.brokers, key=lambda each: each.broker_id)
+        for each in registered
     ]
+
+
+def _sum(lags: list[int | None]) -> int | None:
+    return None if None in lags else sum(each for each in lags if each is not None)
 
 
 def _kind(broker: Any, options: ConnectionOptions) -> str:
@@ -167,7 +211,7 @@ def _kind(broker: Any, options: ConnectionOptions) -> str:
         finally:
             client.close()
     except StratalogError:
-        return "unknown"
+        return _UNKNOWN
     return "stratalog" if any(each.configs for each in answer.results) else "kafka"
 
 
@@ -177,8 +221,9 @@ def _print(
     controllers: list[ControllerStatus],
     partitions: list[PartitionStatus],
     behind: list[PartitionStatus],
+    lags: Mapping[TopicPartition, Mapping[int, int | None]],
 ) -> None:
-    columns = ("broker", "address", "kind", "rack", "state", "leaders", "replicas", "metadata lag")
+    columns = ("broker", "address", "kind", "rack", "state", "leaders", "replicas", "metadata lag", "replica lag")
     rows = [
         (
             each.id,
@@ -189,6 +234,7 @@ def _print(
             each.leaders,
             each.replicas,
             "-" if each.metadata_lag is None else each.metadata_lag,
+            "-" if each.replica_lag is None else each.replica_lag,
         )
         for each in brokers
     ]
@@ -204,11 +250,14 @@ def _print(
             _colored("none", _BAD) if each.is_offline else each.leader,
             each.replicas,
             _colored(str(each.isr), _BAD if each.is_offline else _BEHIND),
+            ", ".join(
+                f"{replica}: {'-' if lag is None else lag}" for replica, lag in lags[each.topic, each.partition].items()
+            ),
         )
         for each in sorted(behind, key=lambda each: not each.is_offline)[:_PARTITIONS_SHOWN]
     ]
     if shown:
-        print_rows(("topic", "partition", "leader", "replicas", "in sync"), shown)
+        print_rows(("topic", "partition", "leader", "replicas", "in sync", "replica lag"), shown)
     kinds = Counter(each.kind for each in brokers)
     print(f"{counted(len(brokers), 'broker')}: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}")
     if not behind:
