@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,9 @@ from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker.apis import load_apis
+from stratalog.broker.internal_topics import INTERNAL_TOPICS, internal_topic_settings
 from stratalog.broker.server.server import Broker
+from stratalog.engine import TopicSpec
 from stratalog.engine.partition import FoundOffset, Partition
 from stratalog.errors import RemoteStorageError
 from stratalog.records.batch_builder import build_batch
@@ -273,6 +276,70 @@ def test_requested_topics_are_created_once_each_whatever_fails_between_them(
     wait_until(lambda: "one_by_one was requested but cannot be created" in caplog.text, "the refusal is logged")
     assert not exists(broker, "one_by_one")
     assert "already exists" not in caplog.text
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+def test_a_requested_internal_topic_has_the_settings_of_its_coordinator(tmp_path: Path, name: str) -> None:
+    config = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "5", "num.partitions": "2"}
+    with Broker(data_dir=tmp_path, config=config) as broker, Wire(broker.bootstrap_servers) as wire:
+        (unknown,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": name}], allow_auto_topic_creation=True).topics
+        assert (unknown.error_code, unknown.is_internal) == (3, True)
+        wait_until(lambda: create_by_request(wire, name) == [0], "the topic is created")
+        (made,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": name}]).topics
+        settings = internal_topic_settings(name, broker.services.config)
+        assert (len(made.partitions), made.is_internal) == (settings.partition_count, True)
+        found = broker.services.metadata.topic(name)
+        assert found is not None
+        assert found.configs == settings.configs
+
+
+def test_a_coordinator_whose_topic_cannot_be_created_is_not_available(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
+        broker.services.topics.create("__consumer.offsets", 1)  # its metrics would be those of the internal topic
+        assert create_by_request(wire, "__consumer_offsets") == [3]
+        old = wire.call(ApiKey.FIND_COORDINATOR, 3, key="g", key_type=0)
+        assert (old.error_code, old.error_message, old.node_id, old.host, old.port) == (
+            *(15, "The coordinator is not available."),
+            *(-1, "", -1),
+        )
+        (new,) = wire.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"], key_type=0).coordinators
+        assert (new.error_code, new.error_message, new.node_id) == (15, "", -1)
+        heartbeat = wire.call(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
+        assert heartbeat.error_code == 15
+
+
+def test_a_topic_is_shown_when_it_has_all_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        Broker(data_dir=tmp_path) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+        Wire(broker.bootstrap_servers) as other,
+    ):
+        known, may_open, opens = broker.services.metadata, Event(), broker.services.logs.create_topic
+
+        def open_late(spec: TopicSpec) -> list[Partition]:
+            assert may_open.wait(60)
+            return opens(spec)
+
+        monkeypatch.setattr(broker.services.logs, "create_topic", open_late)
+        other.send(ApiKey.CREATE_TOPICS, 7, topics=[{"name": "late", "num_partitions": 2, "replication_factor": 1}])
+        wait_until(lambda: known.topic("late") is not None, "its creation begins")
+        topic = known.topic("late")
+        assert topic is not None
+
+        def seen() -> list[Any]:
+            by_name = wire.call(ApiKey.METADATA, 13, topics=[{"name": "late"}]).topics
+            by_id = wire.call(ApiKey.METADATA, 13, topics=[{"name": None, "topic_id": topic.topic_id}]).topics
+            described = wire.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=[{"name": "late"}], cursor=None).topics
+            return [
+                *(each.error_code for each in (*by_name, *by_id, *described)),
+                [each.name for each in wire.call(ApiKey.METADATA, 13, topics=None).topics],
+                [each.name for each in wire.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=[], cursor=None).topics],
+            ]
+
+        assert seen() == [3, 100, 3, [], []]
+        may_open.set()
+        assert [each.error_code for each in other.receive(ApiKey.CREATE_TOPICS, 7).topics] == [0]
+        assert seen() == [0, 0, 0, ["late"], ["late"]]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b"])

@@ -126,25 +126,32 @@ class CoordinatorLog:
         self._purgatory, self._timeout_ms = purgatory, timeout_ms
 
     @property
+    def is_in_creation(self) -> bool:
+        return self._creating is not None and not self._creating.done()
+
+    @property
     def exists(self) -> bool:
         """Whether the topic exists with all its partitions."""
-        is_made = self._creating is None or self._creating.done()
-        return is_made and self._storage.metadata.topic(self.topic) is not None
+        return not self.is_in_creation and self._storage.metadata.topic(self.topic) is not None
 
     async def ensure(self) -> None:
-        """Create the topic if missing, once for concurrent calls."""
+        """Create the topic if missing, once for concurrent calls. CoordinatorNotAvailableError if that fails."""
         if not self.exists:
-            await asyncio.shield(self._creation())
+            try:
+                await asyncio.shield(self._creation())
+            except (StratalogError, OSError) as error:
+                raise CoordinatorNotAvailableError(f"{self.topic} cannot be created: {error}") from error
 
     def begin_creation(self) -> None:
-        """Have the topic created, unless it is there or on its way. It is not waited for; a failure is logged."""
-        under_way = self._creating is not None and not self._creating.done()
-        if not under_way and not self.exists:
-            self._creation().add_done_callback(self._log_failed_creation)
+        """Have the topic created, unless it is there or on its way. It is not waited for."""
+        if not self.exists:
+            self._creation()
 
     def _creation(self) -> asyncio.Future[object]:
+        """Return the running creation, begun if there is none; a failure is logged."""
         if self._creating is None or self._creating.done():
             self._creating = self._workers.submit(self._create)
+            self._creating.add_done_callback(self._log_failed_creation)
         return self._creating
 
     def _log_failed_creation(self, made: asyncio.Future[object]) -> None:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from stratalog.broker.topics import INTERNAL_TOPICS
+from stratalog.broker.internal_topics import INTERNAL_TOPICS
 from stratalog.util import encode_unsigned
 from stratalog.wire import INT16, INT32, write_message
 

@@ -8,45 +8,65 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from stratalog.broker.internal_topics import internal_topic_settings
 from stratalog.errors import StratalogError, TopicAlreadyExistsError
 
 if TYPE_CHECKING:
+    from stratalog.broker.coordinator_log import CoordinatorLog
     from stratalog.broker.metadata import Topic
     from stratalog.broker.quotas import MutationPermit
     from stratalog.broker.topics import TopicManager
     from stratalog.broker.workers import Workers
+    from stratalog.config import BrokerConfig
 
 logger = logging.getLogger(__name__)
 
 
 class RequestedTopics:
-    """Creates topics in the background, one at a time: other work gets its turn. Belongs to the loop's thread."""
+    """Creates topics in the background, one at a time: other work gets its turn. Belongs to the loop's thread.
 
-    def __init__(self, topics: TopicManager, workers: Workers) -> None:
+    Internal topics are created by the coordinators' `logs`, which are given by topic.
+    """
+
+    def __init__(
+        self,
+        topics: TopicManager,
+        workers: Workers,
+        logs: Mapping[str, CoordinatorLog],
+        config: Callable[[], BrokerConfig],
+    ) -> None:
         self._topics = topics
         self._workers = workers
+        self._logs = logs
+        self._config = config
         #: Names to create, in the order of requests; the first one is in progress.
         self._wanted: dict[str, None] = {}
 
-    def begin(self, name: str, partition_count: int, permit: MutationPermit | None) -> None:
+    def begin(self, name: str, permit: MutationPermit | None) -> None:
         """Create a topic in the background unless that is in progress; a failure is logged.
 
         Raises ThrottlingQuotaExceededError if the client's quota is exhausted: nothing is created.
         """
-        if name in self._wanted:
+        log = self._logs.get(name)
+        if name in self._wanted or (log is not None and log.is_in_creation):
             return
         if permit is not None:
-            permit.take(partition_count)
+            permit.take(self._partition_count(name))
+        if log is not None:
+            log.begin_creation()
+            return
         self._wanted[name] = None
         if len(self._wanted) == 1:
             self._create_next()
 
-    def is_creating(self, name: str) -> bool:
-        """Return whether a topic is in creation: the store may know it before all of its partitions are there."""
-        return name in self._wanted
+    def _partition_count(self, name: str) -> int:
+        config = self._config()
+        count: int = config["num.partitions"]
+        return internal_topic_settings(name, config).partition_count if name in self._logs else count
 
     def close(self) -> None:
         """Begin no further creations; clients request the topics again after the next start."""

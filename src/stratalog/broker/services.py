@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ from stratalog.util import Clock, WorkerPool, join_host_port
 
 if TYPE_CHECKING:
     from stratalog.broker.cluster_membership import ClusterMembership
+    from stratalog.broker.coordinator_log import CoordinatorLog
     from stratalog.broker.metadata_copies import MetadataCopies
     from stratalog.engine import Partition
 
@@ -65,6 +67,8 @@ class BrokerServices:
     share_states: ShareStates
     share_persister: SharePersister
     share_leader: ShareLeader
+    #: The logs of the coordinators, by their internal topics.
+    coordinator_logs: Mapping[str, CoordinatorLog]
     scram: ScramUsers
     tokens: IssuedTokens
     quotas: ClientQuotas
@@ -156,8 +160,10 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         undo.callback(transactions.close)
         share_leader = ShareLeader(storage, share_persister, remote_reads, workers, purgatory)
         undo.callback(share_leader.close)
-        topic_deletions = None
+        coordinator_logs = {log.topic: log for log in (groups.log, transactions.log, share_states.log)}
+        topic_deletions = requested_topics = None
         if storage.cluster is None:
+            requested_topics = RequestedTopics(storage.topics, workers, coordinator_logs, lambda: storage.config)
             groups.start()
             topic_deletions = TopicDeletions(storage.topics, groups, workers)
             topic_deletions.resume()
@@ -194,8 +200,9 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         share_states=share_states,
         share_persister=share_persister,
         share_leader=share_leader,
+        coordinator_logs=coordinator_logs,
         topic_deletions=topic_deletions,
-        requested_topics=RequestedTopics(storage.topics, workers) if storage.cluster is None else None,
+        requested_topics=requested_topics,
         scram=ScramUsers(storage.metadata),
         tokens=tokens,
         quotas=ClientQuotas(storage.metadata, storage.config, storage.clock, loop),

@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from uuid import UUID
 
 from stratalog.broker.metadata import (
     FinalizedFeatures,
@@ -39,9 +40,6 @@ from stratalog.errors import (
 from stratalog.util import Clock
 
 logger = logging.getLogger(__name__)
-
-#: Internal topics, which clients may not write to.
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _NAME_LENGTH_MAX = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -89,6 +87,8 @@ class TopicManager:
         self._config = config
         self._clock = clock
         self._lock = threading.RLock()
+        #: Names of topics that the store has, but not yet all of their partitions.
+        self._opening: set[str] = set()
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
         """Return the typed configuration of a topic with these properties; InvalidConfigError names the problem."""
@@ -209,15 +209,36 @@ class TopicManager:
             self.check_partition_count(name, count)
             self._warn(small_index_warnings(name, configs or {}, self.log_config(configs or {})))
             self._warn(topic_advice(name, configs or {}))
-            topic = self.store.create_topic(name, count, configs, created_ms=self._clock.now_ms())
+            self._opening.add(name)
             try:
-                self._reserve_producer_ids(self._logs.create_topic(self.spec(topic)))
-            except (OSError, KafkaStorageError) as error:
-                self.delete(name)
-                if isinstance(error, KafkaStorageError):
-                    raise
-                raise KafkaStorageError(f"topic {name} cannot be created: {error}") from error
+                topic = self.store.create_topic(name, count, configs, created_ms=self._clock.now_ms())
+                self._open(topic)
+            finally:
+                self._opening.discard(name)
             return topic
+
+    def _open(self, topic: Topic) -> None:
+        try:
+            self._reserve_producer_ids(self._logs.create_topic(self.spec(topic)))
+        except (OSError, KafkaStorageError) as error:
+            self.delete(topic.name)
+            if isinstance(error, KafkaStorageError):
+                raise
+            raise KafkaStorageError(f"topic {topic.name} cannot be created: {error}") from error
+
+    def served(self) -> list[Topic]:
+        """Return all topics, sorted by name; without those that are in creation."""
+        return [topic for topic in self.store.topics() if topic.name not in self._opening]
+
+    def served_topic(self, name: str) -> Topic | None:
+        """Return the topic of this name; None while it is in creation: some of its partitions have no leader yet."""
+        topic = self.store.topic(name)
+        return None if name in self._opening else topic
+
+    def served_topic_by_id(self, topic_id: UUID) -> Topic | None:
+        """Return the topic of this id; None while it is in creation."""
+        topic = self.store.topic_by_id(topic_id)
+        return None if topic is None or topic.name in self._opening else topic
 
     def ensure(self, name: str, partition_count: int, configs: Mapping[str, str] | None = None) -> Topic:
         """Return the topic of this name, created with these arguments if missing."""

@@ -82,12 +82,7 @@ class World:
 
     async def ask(self) -> tuple[int, int, str]:
         """Return what is said of a group: error, node, host."""
-        other = SimpleNamespace(topic="")
-        broker = SimpleNamespace(
-            groups=SimpleNamespace(log=self.log),
-            transactions=SimpleNamespace(log=other),
-            share_states=SimpleNamespace(log=other),
-        )
+        broker = SimpleNamespace(coordinator_logs={OFFSETS: self.log})
         peer = SimpleNamespace(listener=SimpleNamespace(name="CLIENTS"))
         key, version = ApiKey.FIND_COORDINATOR, 6
         request = build_message(request_class(key, version), {"key_type": 0, "coordinator_keys": ("g",)})

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from stratalog.broker.cluster.client_topics import new_topic
 from stratalog.broker.cluster.forwarded_topics import ForwardedTopics
-from stratalog.broker.transactions.transaction_log import create_transaction_state
+from stratalog.broker.internal_topics import TRANSACTION_STATE_TOPIC, ensure_internal_topic
 from stratalog.config import BrokerConfig
 from stratalog.util import SYSTEM_CLOCK
 from stratalog.wire import ApiKey
@@ -42,9 +43,11 @@ def test_the_topic_of_transactions_has_the_defaults_of_kafka(
 ) -> None:
     config = BrokerConfig.from_properties(set_keys)
     controllers: Any = Controllers()
-    create_transaction_state(ForwardedTopics(controllers, controllers, lambda: config, SYSTEM_CLOCK), config)
+    topics = ForwardedTopics(controllers, controllers, lambda: config, SYSTEM_CLOCK)
+    ensure_internal_topic(TRANSACTION_STATE_TOPIC, topics, config)
     made = controllers.made["__transaction_state"]
     configs = {each["name"]: each["value"] for each in made["configs"]}
     assert made["replication_factor"] == replicas
     assert configs["min.insync.replicas"] == min_isr
     assert configs["cleanup.policy"] == "compact"
+    assert new_topic(TRANSACTION_STATE_TOPIC, config) == made

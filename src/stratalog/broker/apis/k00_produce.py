@@ -15,6 +15,7 @@ from functools import partial
 from stratalog.broker.access import AccessControl, AclOperation, ResourceType
 from stratalog.broker.cluster_membership import Nodes
 from stratalog.broker.confirmation import Unconfirmed
+from stratalog.broker.internal_topics import INTERNAL_TOPICS
 from stratalog.broker.produce import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
@@ -40,7 +41,6 @@ from stratalog.broker.produce import (
 from stratalog.broker.quotas import QuotaClient
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.services import BrokerServices
-from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.broker.transactions import ClientSupport, admit
 from stratalog.engine import Partition
 from stratalog.errors import (

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from stratalog.broker.encoded_topics import EncodedTopics
+from stratalog.broker.internal_topics import INTERNAL_TOPICS
 from stratalog.broker.metadata import Topic
 from stratalog.broker.requested_topics import RequestedTopics
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
+from stratalog.broker.topics import check_topic_name
 from stratalog.errors import (
     InvalidRequestError,
     InvalidTopicError,
@@ -91,25 +92,25 @@ def _refused_all(ctx: RequestContext, request: Any) -> Any:
 
 
 async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
-    store = ctx.broker.metadata
+    broker = ctx.broker
     operations = _TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else -(2**31)
-    encoded = ctx.broker.encoded_topics.shape(ctx, operations)
+    encoded = broker.encoded_topics.shape(ctx, operations)
     if request.topics is None or (ctx.version == 0 and not request.topics):
-        return await _all(encoded, store.topics())
-    may_create = getattr(request, "allow_auto_topic_creation", True) and ctx.broker.config["auto.create.topics.enable"]
-    requested = ctx.broker.requested_topics
+        return await _all(encoded, broker.topics.served())
+    may_create = getattr(request, "allow_auto_topic_creation", True) and broker.config["auto.create.topics.enable"]
+    requested = broker.requested_topics
     assert requested is not None  # in a cluster `cluster/serving.py` answers
     answers = []
     described: set[str] = set()
     for name, topic_id in _distinct(_keys(request)):
         try:
             if topic_id is not None:
-                topic = store.topic_by_id(topic_id)
+                topic = broker.topics.served_topic_by_id(topic_id)
                 if topic is None:
                     raise UnknownTopicIdError("This server does not host this topic ID.")
             else:
-                topic = store.topic(name)
-                if topic is None or requested.is_creating(name):
+                topic = broker.topics.served_topic(name)
+                if topic is None:
                     raise _unknown(ctx, requested, name, may_create)
         except KafkaError as error:
             refused = ctx.make(
@@ -158,9 +159,8 @@ def _unknown(ctx: RequestContext, requested: RequestedTopics, name: str | None, 
         return InvalidTopicError("neither a name nor an id")
     try:
         check_topic_name(name)
-        if may_create and name not in INTERNAL_TOPICS:
-            permit = ctx.broker.quotas.permit(ctx.quota_client, is_strict=True)
-            requested.begin(name, ctx.broker.config["num.partitions"], permit)
+        if may_create:
+            requested.begin(name, ctx.broker.quotas.permit(ctx.quota_client, is_strict=True))
     except InvalidTopicError as error:
         return error
     except ThrottlingQuotaExceededError as error:  # the client retries

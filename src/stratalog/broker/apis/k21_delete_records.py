@@ -11,8 +11,8 @@ from typing import Any
 
 from stratalog.broker.cluster_membership import not_here
 from stratalog.broker.groups import to_ms
+from stratalog.broker.internal_topics import INTERNAL_TOPICS
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.engine import NO_EPOCH, Partition
 from stratalog.errors import (
     InvalidTopicError,

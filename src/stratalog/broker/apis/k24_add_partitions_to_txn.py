@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stratalog.broker.groups import TopicPartition
+from stratalog.broker.internal_topics import INTERNAL_TOPICS
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.broker.transactions import EPOCH_BUMP_FROM, ProducerIdAndEpoch, code_for
 from stratalog.errors import (
     KafkaError,

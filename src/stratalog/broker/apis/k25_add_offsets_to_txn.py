@@ -19,10 +19,10 @@ _FENCED_FROM = 2
 @handles(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4))
 async def add_offsets_to_txn(ctx: RequestContext, request: Any) -> Any:
     offsets = ctx.broker.groups.log
-    await offsets.ensure()
-    partition = TopicPartition(offsets.topic, offsets.partition_number(request.group_id))
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
+        await offsets.ensure()
+        partition = TopicPartition(offsets.topic, offsets.partition_number(request.group_id))
         ctx.broker.transactions.add_partitions(request.transactional_id, producer, [partition], 0)
         await ctx.broker.transactions.log.settled(request.transactional_id)
     except KafkaError as error:

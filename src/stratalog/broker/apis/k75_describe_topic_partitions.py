@@ -9,9 +9,10 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from stratalog.broker.internal_topics import INTERNAL_TOPICS
 from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
+from stratalog.broker.topics import check_topic_name
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, wire_code
 from stratalog.wire import write_message
 
@@ -37,7 +38,7 @@ def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
 
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), on_error=_refuse)
 def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
-    names = {topic.name for topic in request.topics} or {topic.name for topic in ctx.broker.metadata.topics()}
+    names = {topic.name for topic in request.topics} or {topic.name for topic in ctx.broker.topics.served()}
     begin_topic, begin_partition = "", 0
     if request.cursor is not None:
         begin_topic, begin_partition = request.cursor.topic_name, request.cursor.partition_index
@@ -57,7 +58,7 @@ def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
         if not room:
             cursor = ctx.make("Cursor", topic_name=name, partition_index=0)
             break
-        topic = ctx.broker.metadata.topic(name)
+        topic = ctx.broker.topics.served_topic(name)
         if topic is None:
             answers.append(_unknown(ctx, name))
             continue

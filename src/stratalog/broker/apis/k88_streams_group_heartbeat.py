@@ -24,9 +24,10 @@ from stratalog.broker.groups.streams import (
     UserEndpoint,
     check_streams_heartbeat,
 )
+from stratalog.broker.internal_topics import INTERNAL_TOPICS
 from stratalog.broker.java_hashing import in_hash_order, string_hash
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.topics import INTERNAL_TOPICS, is_topic_name
+from stratalog.broker.topics import is_topic_name
 from stratalog.errors import (
     GroupAuthorizationFailedError,
     InvalidStreamsTopologyError,

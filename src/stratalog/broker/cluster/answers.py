@@ -14,8 +14,9 @@ from uuid import UUID
 from stratalog.broker.cluster.image import MetadataImage, TopicImage
 from stratalog.broker.cluster.registrations import NO_LEADER, BrokerRegistration, PartitionRegistration
 from stratalog.broker.coordinator_log import partition_for
+from stratalog.broker.internal_topics import INTERNAL_TOPICS
 from stratalog.broker.share import is_share_key
-from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
+from stratalog.broker.topics import check_topic_name
 from stratalog.errors import (
     INVALID_REQUEST_MESSAGE,
     InvalidRequestError,

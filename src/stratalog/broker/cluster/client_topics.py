@@ -13,7 +13,9 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from stratalog.broker.cluster.forwarded_topics import replicated_topic
 from stratalog.broker.cluster.forwarding import ForwardedClient, Forwarder
+from stratalog.broker.internal_topics import INTERNAL_TOPICS, internal_topic_settings
 from stratalog.errors import StratalogError, error_for_code
 from stratalog.wire import ApiKey
 
@@ -75,7 +77,12 @@ class ClientTopics:
 
 
 def new_topic(name: str, config: BrokerConfig) -> dict[str, Any]:
-    """Return a topic for CreateTopics; settings that are not in this broker's file are left to the controllers."""
+    """Return a topic for CreateTopics: an internal one as this broker would create it for itself.
+
+    Of another one, settings that are not in this broker's file are left to the controllers.
+    """
+    if name in INTERNAL_TOPICS:
+        return replicated_topic(name, internal_topic_settings(name, config), config)
     partitions, replicas = (
         config[key] if config.is_set(key) else _UNSET for key in ("num.partitions", "default.replication.factor")
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from stratalog.broker.cluster.forwarding import Forwarder
+from stratalog.broker.internal_topics import TopicSettings
 from stratalog.broker.metadata import ClusterMetadata, Topic
 from stratalog.broker.topics import check_topic_name
 from stratalog.config import BrokerConfig
@@ -54,13 +55,7 @@ class ForwardedTopics:
         check_topic_name(name)
         config = self._config()
         count = config["num.partitions"] if partition_count is None else partition_count
-        configs = {**(configs or {}), **_min_isr(config, name)}
-        wanted = {
-            "name": name,
-            "num_partitions": count,
-            "replication_factor": _replicas(config, name),
-            "configs": [{"name": key, "value": value} for key, value in configs.items()],
-        }
+        wanted = replicated_topic(name, TopicSettings(count, dict(configs or {})), config)
         answer = self._forwarder.ask(
             ApiKey.CREATE_TOPICS, _VERSIONS, topics=[wanted], timeout=round(_TIMEOUT_S * 1000), validate_only=False
         )
@@ -88,6 +83,18 @@ class ForwardedTopics:
                 raise RequestTimedOutError(f"topic {name} was created, but is not in this broker's metadata")
             self._clock.sleep(_CHECK_S)
         return topic
+
+
+def replicated_topic(name: str, settings: TopicSettings, config: BrokerConfig) -> dict[str, Any]:
+    """Return a topic for CreateTopics; internal topics with the replicas that they need in a cluster."""
+    configs = {**settings.configs, **_min_isr(config, name)}
+    return {
+        "name": name,
+        "num_partitions": settings.partition_count,
+        "replication_factor": _replicas(config, name),
+        "assignments": [],
+        "configs": [{"name": key, "value": value} for key, value in configs.items()],
+    }
 
 
 def _replicas(config: BrokerConfig, name: str) -> int:

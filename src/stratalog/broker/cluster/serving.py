@@ -23,7 +23,7 @@ from stratalog.broker.cluster.forwarding import FORWARDED, Forwarder
 from stratalog.broker.cluster.image_metadata import ImageMetadata
 from stratalog.broker.security import Principal, may_ask_for_tokens
 from stratalog.broker.server import Api, ApiKey, Caller, Chunk, Deferred, Registry, RequestContext
-from stratalog.broker.topics import INTERNAL_TOPICS, is_topic_name
+from stratalog.broker.topics import is_topic_name
 from stratalog.errors import (
     DelegationTokenNotAllowedError,
     KafkaError,
@@ -135,15 +135,13 @@ class ClusterApis:
     def _to_create(self, request: Any) -> Iterator[str]:
         for each in request.topics or ():
             name = each.name if getattr(each, "topic_id", None) is None else None
-            if name and name not in INTERNAL_TOPICS and self._metadata.topic(name) is None and is_topic_name(name):
+            if name and self._metadata.topic(name) is None and is_topic_name(name):
                 yield name
 
     def _find_coordinator(self, ctx: RequestContext, request: Any) -> Any:
         topic = coordinator_topic(ctx.version, request)
         if topic is not None and self._metadata.topic(topic) is None:
-            broker = ctx.broker
-            logs = (broker.groups.log, broker.transactions.log, broker.share_states.log)
-            next(log for log in logs if log.topic == topic).begin_creation()
+            ctx.broker.coordinator_logs[topic].begin_creation()
         # Answered from the image at once, as in Kafka: clients ask again until the topic is there.
         return self._answers(ctx).find_coordinator(ctx.version, request)
 

@@ -1,7 +1,6 @@
 from .coordinator import GroupCoordinator as GroupCoordinator
 from .group import ClassicGroup as ClassicGroup
 from .offsets import CommittedOffset as CommittedOffset, TopicPartition as TopicPartition
-from .offsets_log import CONSUMER_OFFSETS_TOPIC as CONSUMER_OFFSETS_TOPIC
 from .state import GroupState as GroupState
 from .values import (
     NO_GENERATION as NO_GENERATION,

@@ -159,7 +159,7 @@ class LoadedGroups:
 
     async def _find(self, group_id: str) -> None:
         """Return when the group's partition is loaded; a single broker creates the topic for it."""
-        if self.log.epochs is None and not self.log.exists:
+        if self.log.epochs is None:
             await self.log.ensure()
         self.loading.check(group_id)
 

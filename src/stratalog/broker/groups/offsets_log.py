@@ -1,19 +1,16 @@
-"""The log of `__consumer_offsets`, and the topic's creation."""
+"""The log of `__consumer_offsets`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_log import CoordinatorLog
+from stratalog.broker.internal_topics import CONSUMER_OFFSETS_TOPIC, ensure_internal_topic
 from stratalog.records import Codec
 
 if TYPE_CHECKING:
-    from stratalog.broker.metadata import ClusterControl
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
-    from stratalog.config import BrokerConfig
-
-CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def offsets_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
@@ -22,19 +19,6 @@ def offsets_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
         storage,
         workers,
         CONSUMER_OFFSETS_TOPIC,
-        create=lambda: create_consumer_offsets(storage.control, storage.config),
+        create=lambda: ensure_internal_topic(CONSUMER_OFFSETS_TOPIC, storage.control, storage.config),
         codec=lambda: Codec(storage.config["offsets.topic.compression.codec"]),
-    )
-
-
-def create_consumer_offsets(topics: ClusterControl, config: BrokerConfig) -> object:
-    """Create the topic with Kafka's configuration. May block."""
-    return topics.ensure(
-        CONSUMER_OFFSETS_TOPIC,
-        config["offsets.topic.num.partitions"],
-        {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config["offsets.topic.segment.bytes"]),
-        },
     )

@@ -208,11 +208,7 @@ class SharePersister:
     async def _coordinator(self, cluster: ClusterMembership, key: ShareKey) -> int:
         """Return the broker that coordinates a state; creates the topic if needed."""
         log = self._states.log
-        if not log.exists:
-            try:
-                await log.ensure()
-            except (StratalogError, OSError) as error:
-                raise CoordinatorNotAvailableError(f"{log.topic} cannot be created: {error}") from error
+        await log.ensure()
         leader = cluster.leader(log.topic, log.partition_number(str(key)))
         if leader is None or leader[0] < 0:
             raise CoordinatorNotAvailableError(f"no broker leads the partition of {log.topic} with {key}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
 from stratalog.broker.coordinator_log import Contents, CoordinatorLog, OrderedContents
+from stratalog.broker.internal_topics import SHARE_STATE_TOPIC, ensure_internal_topic
 from stratalog.broker.share.state_changes import HeldState, ShareWrite, after, record_for
 from stratalog.broker.share.state_records import (
     NOT_KNOWN,
@@ -38,16 +39,13 @@ from stratalog.errors import (
 from stratalog.records import Codec
 
 if TYPE_CHECKING:
-    from stratalog.broker.metadata import ClusterControl
     from stratalog.broker.purgatory import Purgatory
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
-    from stratalog.config import BrokerConfig
     from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
 
-SHARE_STATE_TOPIC = "__share_group_state"
 FENCED_LEADER = "The leader epoch in the request is older than the epoch on the broker."
 FENCED_STATE = "The coordinator rejected the request because the state epoch did not match."
 
@@ -70,23 +68,8 @@ def share_state_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
         storage,
         workers,
         SHARE_STATE_TOPIC,
-        create=lambda: create_share_state(storage.control, storage.config),
+        create=lambda: ensure_internal_topic(SHARE_STATE_TOPIC, storage.control, storage.config),
         codec=lambda: Codec(storage.config["share.coordinator.state.topic.compression.codec"]),
-    )
-
-
-def create_share_state(topics: ClusterControl, config: BrokerConfig) -> object:
-    """Create the topic with Kafka's configuration. May block."""
-    return topics.ensure(
-        SHARE_STATE_TOPIC,
-        config["share.coordinator.state.topic.num.partitions"],
-        {
-            "cleanup.policy": "delete",
-            "compression.type": "producer",
-            "min.insync.replicas": str(config["share.coordinator.state.topic.min.isr"]),
-            "retention.ms": "-1",
-            "segment.bytes": str(config["share.coordinator.state.topic.segment.bytes"]),
-        },
     )
 
 
@@ -240,7 +223,7 @@ class ShareStates:
 
     async def _find(self, key: ShareKey) -> None:
         """Return when a state may be accessed; a single broker creates the topic for it."""
-        if self._is_active and self.log.epochs is None and not self.log.exists:
+        if self._is_active and self.log.epochs is None:
             await self.log.ensure()
         if not self._is_active:
             raise CoordinatorNotAvailableError("Share coordinator is not available.")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stratalog.broker.confirmation import Unconfirmed
-from stratalog.broker.groups import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from stratalog.broker.groups import TopicPartition
+from stratalog.broker.internal_topics import CONSUMER_OFFSETS_TOPIC
 from stratalog.broker.transactions.transaction import ProducerIdAndEpoch
 from stratalog.errors import (
     InvalidProducerEpochError,
