@@ -295,6 +295,7 @@ def test_a_requested_internal_topic_has_the_settings_of_its_coordinator(tmp_path
 
 def test_a_coordinator_whose_topic_cannot_be_created_is_not_available(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
+        broker.services.topics.create("t", 1)
         broker.services.topics.create("__consumer.offsets", 1)  # its metrics would be those of the internal topic
         assert create_by_request(wire, "__consumer_offsets") == [3]
         old = wire.call(ApiKey.FIND_COORDINATOR, 3, key="g", key_type=0)
@@ -304,8 +305,9 @@ def test_a_coordinator_whose_topic_cannot_be_created_is_not_available(tmp_path: 
         )
         (new,) = wire.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"], key_type=0).coordinators
         assert (new.error_code, new.error_message, new.node_id) == (15, "", -1)
-        heartbeat = wire.call(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
-        assert heartbeat.error_code == 15
+        asked = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1}]}]
+        committed = wire.call(ApiKey.OFFSET_COMMIT, 8, group_id="g", generation_id_or_member_epoch=-1, topics=asked)
+        assert committed.topics[0].partitions[0].error_code == 15
 
 
 def test_a_topic_is_shown_when_it_has_all_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import fmean, pstdev
 
 import pytest
 
@@ -32,7 +33,8 @@ def test_quantiles_are_right_within_five_percent() -> None:
     found = times.summary(RequestPart.TOTAL)
     assert found.requests == 500
     assert found.total == pytest.approx(sum(values))
-    assert times.max_ms == pytest.approx(max(values))
+    spread = times.spread(RequestPart.TOTAL)
+    assert spread == pytest.approx((min(values), max(values), fmean(values), pstdev(values)))
     values.sort()
     for quantile, value in zip(QUANTILES, found.quantiles, strict=True):
         assert value == pytest.approx(values[math.ceil(quantile * 500) - 1], rel=0.05)
@@ -48,6 +50,8 @@ def test_parts_add_up_to_the_whole_time() -> None:
     for name, value in expected.items():
         assert found[RequestPart[name]] == pytest.approx(value)
     assert found[RequestPart.BYTES] == 10
+    for part, only in found.items():
+        assert times.spread(part) == pytest.approx((only, only, only, 0.0), abs=1e-9)
 
 
 def test_counts_and_sums_are_exact_when_only_some_are_looked_at() -> None:
@@ -61,6 +65,16 @@ def test_counts_and_sums_are_exact_when_only_some_are_looked_at() -> None:
     assert found.total == pytest.approx(2.0 * sum(counts))
     assert found.quantiles == pytest.approx([2.0] * len(QUANTILES), rel=0.05)
     assert times.summary(RequestPart.BYTES).total == pytest.approx(100 * sum(counts))
+
+
+def test_the_longest_request_is_known_when_only_some_are_looked_at() -> None:
+    times = NamedRequestTimes()
+    for number in range(5_000):
+        add(times, 80.0 if number == 4_001 else 2.0)
+    times.settle()
+    for part, value in ((RequestPart.TOTAL, 80.0), (RequestPart.LOCAL, 40.0), (RequestPart.REMOTE, 40.0)):
+        assert times.spread(part).max == pytest.approx(value)
+        assert times.spread(part).min == pytest.approx(1.0 if value == 40.0 else 2.0)
 
 
 def test_one_that_stands_for_many_weighs_as_many() -> None:
@@ -85,7 +99,7 @@ def test_what_is_old_weighs_less(monkeypatch: pytest.MonkeyPatch) -> None:
     found = times.summary(RequestPart.TOTAL)
     assert found.quantiles[QUANTILES.index(0.95)] == pytest.approx(1.0, rel=0.05)
     assert found.requests == 110
-    assert times.max_ms == pytest.approx(50.0)
+    assert times.spread(RequestPart.TOTAL).max == pytest.approx(50.0)
 
 
 def test_quantiles_stay_when_no_more_requests_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,4 +118,5 @@ def test_names_without_a_request_are_left_out() -> None:
     times.of("Produce")
     add(times.of("Metadata"), 1.0)
     assert [name for name, _ in times.items()] == ["Metadata"]
+    assert times.of("Produce").spread(RequestPart.TOTAL) == (0.0, 0.0, 0.0, 0.0)
     assert times.of("Produce").summary(RequestPart.TOTAL) == (0, 0.0, (0.0,) * len(QUANTILES))

@@ -43,13 +43,11 @@ def _is_message_of_produce(difference: Difference) -> bool:
     return difference.request.key is ApiKey.PRODUCE and difference.where.endswith(messages)
 
 
-def _is_of_a_key_without_effect(difference: Difference) -> bool:
-    keys = {ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS}
-    return difference.request.key in keys and any(
-        config["name"] in ("num.io.threads", "background.threads")
-        for resource in difference.request.fields["resources"]
-        for config in resource["configs"]
-    )
+def _is_in_a_java_exception(difference: Difference) -> bool:
+    """Whether both refuse a dynamic setting for the same reason, which Kafka puts between names of its classes."""
+    begin, end = "Invalid value org.apache.kafka.common.config.ConfigException: ", " for configuration Invalid dynamic"
+    theirs = str(difference.theirs)
+    return difference.where.endswith(".error_message") and theirs.startswith(f"{begin}{difference.ours}{end}")
 
 
 def _is_long_segment(difference: Difference) -> bool:
@@ -95,11 +93,6 @@ def _is_unknown_codec(difference: Difference) -> bool:
 def _is_of_impossible_acks(difference: Difference) -> bool:
     fields = difference.request.fields
     return difference.request.key is ApiKey.PRODUCE and fields["acks"] not in (-1, 0, 1)
-
-
-def _names_a_leader(difference: Difference) -> bool:
-    fetch = difference.request.key is ApiKey.FETCH
-    return fetch and isinstance(difference.theirs, dict) and "current_leader" in difference.theirs
 
 
 def _never_answers(difference: Difference) -> bool:
@@ -189,7 +182,7 @@ def _is_read_at_the_start(difference: Difference) -> bool:
 
 EXPLAINED: dict[str, Callable[[Difference], bool]] = {
     "Produce says why it refuses; Kafka leaves the message out for most errors": _is_message_of_produce,
-    "the size of a pool of threads that is not here may be set to any number": _is_of_a_key_without_effect,
+    "why a dynamic setting is refused is told without the names of Kafka's exceptions": _is_in_a_java_exception,
     "KIP-1333 makes `segment.bytes` a long": _is_long_segment,
     "the documentation of settings is our own text": _is_documentation,
     "Kafka fails with an error of its own (UNKNOWN_SERVER_ERROR, or an overflow)": _kafka_fails,
@@ -200,7 +193,6 @@ EXPLAINED: dict[str, Callable[[Difference], bool]] = {
     "Produce with acks that do not exist, and another error: which of them is told": _is_of_impossible_acks,
     "Produce with null for records: Kafka fails as it says so, and never answers": _never_answers,
     "a batch that the broker has compressed: the same records by another compressor": _is_compressed_by_another,
-    "Fetch by a broker that is no replica: Kafka adds who leads, in a tagged field": _names_a_leader,
     "addresses, directories and roles are those of each broker": _is_of_this_node,
     "internal topics have one replica by default": _is_of_one_replica,
     "settings of TLS, SASL and listeners without a prefix are read at the start here": _is_read_at_the_start,

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from stratalog.util.varint import decode_unsigned
 from stratalog.wire.api_keys import ApiKey
-from stratalog.wire.message_fields import MessageField, fields_of
+from stratalog.wire.message_fields import MessageField, message_fields_of
 from stratalog.wire.protocol import response_class
 
 _NUMBERS = {
@@ -51,7 +51,7 @@ class _Field(NamedTuple):
 
 @cache
 def _fields(cls: Any) -> list[_Field]:
-    pairs = zip(dataclasses.fields(cls), fields_of(cls), strict=True)
+    pairs = zip(dataclasses.fields(cls), message_fields_of(cls), strict=True)
     return [_Field(field.name, field.metadata.get("kafka_type", ""), known) for field, known in pairs]
 
 

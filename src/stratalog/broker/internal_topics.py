@@ -14,15 +14,15 @@ TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 
 
-class TopicSettings(NamedTuple):
+class NewTopicSettings(NamedTuple):
     """The number of partitions of a new topic, and its own configuration."""
 
     partition_count: int
     configs: dict[str, str]
 
 
-def _consumer_offsets(config: BrokerConfig) -> TopicSettings:
-    return TopicSettings(
+def _consumer_offsets(config: BrokerConfig) -> NewTopicSettings:
+    return NewTopicSettings(
         config["offsets.topic.num.partitions"],
         {
             "cleanup.policy": "compact",
@@ -32,8 +32,8 @@ def _consumer_offsets(config: BrokerConfig) -> TopicSettings:
     )
 
 
-def _transaction_state(config: BrokerConfig) -> TopicSettings:
-    return TopicSettings(
+def _transaction_state(config: BrokerConfig) -> NewTopicSettings:
+    return NewTopicSettings(
         config["transaction.state.log.num.partitions"],
         {
             "cleanup.policy": "compact",
@@ -45,8 +45,8 @@ def _transaction_state(config: BrokerConfig) -> TopicSettings:
     )
 
 
-def _share_state(config: BrokerConfig) -> TopicSettings:
-    return TopicSettings(
+def _share_state(config: BrokerConfig) -> NewTopicSettings:
+    return NewTopicSettings(
         config["share.coordinator.state.topic.num.partitions"],
         {
             "cleanup.policy": "delete",
@@ -58,7 +58,7 @@ def _share_state(config: BrokerConfig) -> TopicSettings:
     )
 
 
-_SETTINGS: Final[dict[str, Callable[[BrokerConfig], TopicSettings]]] = {
+_SETTINGS: Final[dict[str, Callable[[BrokerConfig], NewTopicSettings]]] = {
     CONSUMER_OFFSETS_TOPIC: _consumer_offsets,
     TRANSACTION_STATE_TOPIC: _transaction_state,
     SHARE_STATE_TOPIC: _share_state,
@@ -67,7 +67,7 @@ _SETTINGS: Final[dict[str, Callable[[BrokerConfig], TopicSettings]]] = {
 INTERNAL_TOPICS: Final = frozenset(_SETTINGS)
 
 
-def internal_topic_settings(name: str, config: BrokerConfig) -> TopicSettings:
+def internal_topic_settings(name: str, config: BrokerConfig) -> NewTopicSettings:
     """Return the settings of a new internal topic, one of `INTERNAL_TOPICS`."""
     return _SETTINGS[name](config)
 

@@ -20,7 +20,7 @@ from stratalog.broker.groups.consumer import ConsumerGroupState
 from stratalog.broker.groups.share import ShareGroupState
 from stratalog.broker.groups.streams import StreamsGroupState
 from stratalog.broker.quotas import AcceptReading, ClientQuotas, MeterReading, QuotaMeter
-from stratalog.broker.request_times import QUANTILES, RequestPart
+from stratalog.broker.request_times import QUANTILES, RequestPart, Spread
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.share import AckType, DeadLetterCounts, SharePartition
 from stratalog.broker.transactions import TransactionState
@@ -201,6 +201,11 @@ def _requests(broker: BrokerServices) -> Iterable[Sample]:
             yield Sample((name, str(of_version)), count)
 
 
+def _errors(broker: BrokerServices) -> Iterable[Sample]:
+    for request, error, count in broker.answered_errors.items():
+        yield Sample((request, error), count)
+
+
 def _parts(part: RequestPart) -> Callable[[BrokerServices], Iterable[Sample]]:
     def read(broker: BrokerServices) -> Iterable[Sample]:
         for name, times in broker.request_times.items():
@@ -210,8 +215,8 @@ def _parts(part: RequestPart) -> Callable[[BrokerServices], Iterable[Sample]]:
     return read
 
 
-def _longest_requests(broker: BrokerServices) -> Iterable[Sample]:
-    return [Sample((name,), times.max_ms) for name, times in broker.request_times.items()]
+def _spreads(part: RequestPart, value: Callable[[Spread], float]) -> Callable[[BrokerServices], Iterable[Sample]]:
+    return lambda broker: [Sample((name,), value(times.spread(part))) for name, times in broker.request_times.items()]
 
 
 _PARTS = {
@@ -224,6 +229,15 @@ _PARTS = {
     RequestPart.SEND: "Milliseconds until a response was written to its connection.",
     RequestPart.BYTES: "Size of requests in bytes.",
 }  # fmt: skip
+
+
+#: Attributes of Kafka's histograms.
+_SPREAD: tuple[tuple[str, str, Callable[[Spread], float]], ...] = (
+    ("Min", "The smallest value", lambda spread: spread.min),
+    ("Max", "The largest value", lambda spread: spread.max),
+    ("Mean", "The average", lambda spread: spread.mean),
+    ("StdDev", "The standard deviation", lambda spread: spread.deviation),
+)
 
 
 def _build(_: BrokerServices) -> Iterable[Sample]:
@@ -278,10 +292,14 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
                  "The finalized level of metadata.version."),
     kafka_metric(_LOADER + "FinalizedLevel", _levels, "The finalized level of each feature.", ("featureName",)),
     kafka_metric(_REQUESTS + "RequestsPerSec", _requests, "Requests that were answered.", ("request", "version")),
+    kafka_metric(_REQUESTS + "ErrorsPerSec", _errors,
+                 "Error codes in responses: of the whole, of topics, partitions and so on. NONE is counted too.",
+                 ("request", "error")),
     *(kafka_metric(_REQUESTS + part.value, _parts(part), help_text, ("request",), kind=MetricKind.TIMER)
       for part, help_text in _PARTS.items()),
-    own_metric("request_time_max_ms", _longest_requests, "The longest total time of a request, in milliseconds.",
-               ("request",)),
+    *(kafka_metric(_REQUESTS + part.value, _spreads(part, value), f"{title} since the start: {help_text}",
+                   ("request",), attribute=attribute)
+      for part, help_text in _PARTS.items() for attribute, title, value in _SPREAD),
     kafka_metric(_CONTROLLER + "ActiveControllerCount", lambda _: single(1),
                  "1: the broker is its own controller."),
     kafka_metric(_CONTROLLER + "ActiveBrokerCount", lambda _: single(1), "Brokers of the cluster: this one."),

@@ -4,7 +4,7 @@ A connection records a few clock readings per request, or per run of requests th
 aggregated when there are many, or when metrics are read. So a request costs about a microsecond.
 
 Quantiles are those of the last minutes: older values have less weight, as in Kafka. They are accurate within 5 %. With
-many requests, every eighth one is sampled for them; counts and sums are exact.
+many requests, every eighth one is sampled for them and for minimum and deviation; counts, sums and maxima are exact.
 """
 
 from __future__ import annotations
@@ -67,20 +67,45 @@ class Summary(NamedTuple):
     quantiles: tuple[float, ...]
 
 
+class Spread(NamedTuple):
+    """Minimum, maximum, average and standard deviation of one part since the start, as in Kafka."""
+
+    min: float
+    max: float
+    mean: float
+    deviation: float
+
+
+class _Moments:
+    """Of the values of one part, in units: extremes, and sums for the deviation of those that were sampled."""
+
+    __slots__ = ("max", "min", "squares", "total", "weight")
+
+    def __init__(self) -> None:
+        self.min, self.max = math.inf, 0.0
+        self.weight = self.total = self.squares = 0.0
+
+    @property
+    def deviation(self) -> float:
+        if not self.weight:
+            return 0.0
+        mean = self.total / self.weight
+        return math.sqrt(max(self.squares / self.weight - mean * mean, 0.0))
+
+
 class NamedRequestTimes:
     """The durations of requests of one name. Belongs to the loop's thread."""
 
-    __slots__ = ("_decayed_at", "_notes", "_sums", "_weights", "max_ms", "versions")
+    __slots__ = ("_decayed_at", "_moments", "_notes", "_sums", "_weights", "versions")
 
     def __init__(self) -> None:
         self._notes: list[tuple[float, ...]] = []
         self._sums = dict.fromkeys(RequestPart, 0.0)
         self._weights: dict[RequestPart, dict[int, float]] = {part: {} for part in RequestPart}
+        self._moments = {part: _Moments() for part in RequestPart}
         self._decayed_at = perf_counter()
-        #: Counts by version; as of the last `settle`, like `max_ms`.
+        #: Counts by version; as of the last `settle`.
         self.versions: Counter[int] = Counter()
-        #: The longest total time.
-        self.max_ms = 0.0
 
     def add(self, note: RequestNote, flushed: float, sent: float) -> None:
         """Count requests whose answers were sent between the last two readings."""
@@ -101,6 +126,15 @@ class NamedRequestTimes:
         at = _at_quantiles(weights)
         return Summary(count, total * 1000, tuple(_value(step) * _UNIT_S * 1000 for step in at))
 
+    def spread(self, part: RequestPart) -> Spread:
+        """Return the extremes, average and deviation of a part, as of the last `settle`."""
+        count = self.versions.total()
+        if not count:
+            return Spread(0.0, 0.0, 0.0, 0.0)
+        of = self._moments[part]
+        unit, scale = (1.0, 1.0) if part is RequestPart.BYTES else (_UNIT_S * 1000, 1000.0)
+        return Spread(of.min * unit, of.max * unit, self._sums[part] * scale / count, of.deviation * unit)
+
     def _settle(self, stride: int) -> None:
         notes = self._notes
         if not notes:
@@ -111,7 +145,19 @@ class NamedRequestTimes:
         else:
             for version, count in zip(versions, counts, strict=True):
                 self.versions[int(version)] += int(count)
-        self.max_ms = max(self.max_ms, max(map(sub, sent, received)) * 1000)
+        longest = {
+            RequestPart.TOTAL: max(map(sub, sent, received)) / _UNIT_S,
+            RequestPart.QUEUE: max(map(sub, begun, received)) / _UNIT_S,
+            RequestPart.LOCAL: max(map(sub, worked, begun)) / _UNIT_S,
+            RequestPart.REMOTE: max(map(sub, answered, worked)) / _UNIT_S,
+            RequestPart.THROTTLE: max(throttled) / 1000 / _UNIT_S,
+            RequestPart.RESPONSE_QUEUE: max(map(sub, flushed, answered)) / _UNIT_S,
+            RequestPart.SEND: max(map(sub, sent, flushed)) / _UNIT_S,
+            RequestPart.BYTES: max(sizes),
+        }
+        for part, value in longest.items():
+            moments = self._moments[part]
+            moments.max = max(moments.max, value)
         # Times are differences, so their sums are differences of sums.
         of = [sum(map(mul, counts, column)) for column in (received, begun, worked, answered, flushed, sent)]
         sums = self._sums
@@ -128,7 +174,7 @@ class NamedRequestTimes:
 
     def _weigh(self, notes: list[tuple[float, ...]], stride: int) -> None:
         self._decay()
-        parts = self._weights.values()
+        parts, spreads = self._weights.values(), self._moments.values()
         for _, count, size, received, begun, worked, answered, throttle_ms, flushed, sent in notes:
             weight = count * stride
             values = (
@@ -141,7 +187,11 @@ class NamedRequestTimes:
                 (sent - flushed) / _UNIT_S,
                 size,
             )
-            for value, weights in zip(values, parts, strict=True):
+            for value, weights, moments in zip(values, parts, spreads, strict=True):
+                moments.min = min(moments.min, value)
+                moments.weight += weight
+                moments.total += weight * value
+                moments.squares += weight * value * value
                 step = int(math.log2(value) * _STEPS) + 1 if value > 1 else 0
                 weights[step] = weights.get(step, 0.0) + weight
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stratalog.broker.access import AccessControl, access_control
+from stratalog.broker.answered_errors import AnsweredErrors
 from stratalog.broker.encoded_topics import TopicEncodings
 from stratalog.broker.fetch import FetchSessionCache, SharedRemoteReads
 from stratalog.broker.groups import GroupCoordinator
@@ -74,6 +75,7 @@ class BrokerServices:
     quotas: ClientQuotas
     telemetry: ClientTelemetry
     request_times: RequestTimes
+    answered_errors: AnsweredErrors
     encoded_topics: TopicEncodings
     #: None in a cluster, where the controllers delete topics.
     topic_deletions: TopicDeletions | None
@@ -208,6 +210,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         quotas=ClientQuotas(storage.metadata, storage.config, storage.clock, loop),
         telemetry=ClientTelemetry(storage.metadata, storage.clock, storage.config["telemetry.max.bytes"]),
         request_times=RequestTimes(),
+        answered_errors=AnsweredErrors(),
         encoded_topics=TopicEncodings(storage.logs),
         access=access,
         cluster=storage.cluster,

@@ -47,10 +47,12 @@ This page is generated from the declarations in `src/stratalog/engine` and `src/
 
 Kafka's metrics have the names that the usual rules of the JMX exporter give: lower case, underscores for other
 characters, `...PerSec` as a counter that ends in `_total`, `Value` as the bare name. Panels of Kafka dashboards for
-that exporter show what is listed here. Two additions: the domain `kafka.log.remote`, which those rules do not cover, is
-spelled `kafka_log_remote_...`, and timers have a `_sum` beside their `_count`, so that averages over any time can be
-computed. Those of requests (`kafka_network_requestmetrics_...`) have Kafka's quantiles as well, of the last minutes and
-right within 5 %; there are lines of a request once there was one. Prometheus computes rates:
+that exporter show what is listed here. The domain `kafka.log.remote`, which those rules do not cover, is spelled
+`kafka_log_remote_...`. Timers have a `_sum` beside their `_count`, so that averages over any time can be computed.
+
+Those of requests (`kafka_network_requestmetrics_...`) have Kafka's quantiles as well, of the last minutes and right
+within 5 %; there are lines of a request once there was one. `Min`, `Max`, `Mean` and `StdDev` of requests, which those
+rules leave out, end in `_min`, `_max`, `_mean` and `_stddev`, and are since the start. Prometheus computes rates:
 `rate(kafka_server_brokertopicmetrics_bytesin_total{{topic="orders"}}[1m])`.
 
 A metric by topic also has one line without the label `topic`, the sum of all topics. It does not fall when a topic is

@@ -130,14 +130,15 @@ class RateSampler:
         for name, times in self._broker.request_times.items():
             summary = times.summary(RequestPart.TOTAL)
             more = summary.requests - (was[name].requests if name in was else 0)
+            longest = times.spread(RequestPart.TOTAL).max
             found[name] = RequestFigures(
                 name,
                 requests=summary.requests,
                 per_second=more / seconds,
                 # Quantiles are accurate to 5 %, the longest time is exact.
-                p50_ms=min(summary.quantiles[_MEDIAN], times.max_ms),
-                p99_ms=min(summary.quantiles[_HIGH], times.max_ms),
-                max_ms=times.max_ms,
+                p50_ms=min(summary.quantiles[_MEDIAN], longest),
+                p99_ms=min(summary.quantiles[_HIGH], longest),
+                max_ms=longest,
             )
         self._requests, self._read_at = found, now
 

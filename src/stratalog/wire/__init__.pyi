@@ -1,10 +1,12 @@
 from .api_keys import ApiKey as ApiKey
+from .message_fields import message_fields_of as message_fields_of
 from .nested_messages import build_message as build_message, request_frame as request_frame
 from .protocol import (
     INT16 as INT16,
     INT32 as INT32,
     REQUEST_HEAD as REQUEST_HEAD,
     EncodedResponse as EncodedResponse,
+    error_codes as error_codes,
     is_flexible as is_flexible,
     is_prepared as is_prepared,
     make_message as make_message,

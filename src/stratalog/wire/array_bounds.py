@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from stratalog.errors import CorruptRecordError, InvalidRequestError
 from stratalog.util import VARINT_BYTES_MAX, decode_unsigned
-from stratalog.wire.message_fields import MessageField, fields_of
+from stratalog.wire.message_fields import MessageField, message_fields_of
 
 #: From the position of a field to the one behind it.
 _Step = Callable[[bytes, int], int]
@@ -55,7 +55,7 @@ def _walk(cls: Any, is_counted: bool = False) -> tuple[_Step, int]:
     steps: list[_Step] = []
     tagged: dict[int, _Step] = {}
     least = fixed = 0
-    for field in fields_of(cls):
+    for field in message_fields_of(cls):
         step, size = _field(field, flexible, is_counted)
         if field.tag is not None:
             tagged[field.tag] = step

@@ -39,7 +39,7 @@ class MessageField:
 
 
 @cache
-def fields_of(cls: Any) -> tuple[MessageField, ...]:
+def message_fields_of(cls: Any) -> tuple[MessageField, ...]:
     """Return the fields of a message class, or of a part of one, as they follow each other."""
     hints = typing.get_type_hints(cls)
     return tuple(_describe(field, hints[field.name]) for field in dataclasses.fields(cls))

@@ -240,10 +240,11 @@ def write_message(message: Any, cls: Any = None) -> bytes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedResponse:
-    """A response whose bytes exist already: see `with_parts`."""
+    """A response whose bytes exist already: see `with_parts`. `errors` are its error codes, with their numbers."""
 
     body: bytes
     is_flexible: bool
+    errors: Mapping[int, int]
 
 
 def with_parts(encoded: bytes, parts: Sequence[bytes], *, flexible: bool, behind: int = 0) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 
 from stratalog.errors import CorruptRecordError, InvalidRequestError
 from stratalog.util import VARINT_BYTES_MAX, decode_unsigned, encode_unsigned
-from stratalog.wire.message_fields import MessageField, fields_of
+from stratalog.wire.message_fields import MessageField, message_fields_of
 
 
 def without_unknown_tags(cls: Any, data: bytes) -> bytes:
@@ -38,7 +38,7 @@ class _Walk:
         self.kept: list[bytes] = []
 
     def entity(self, cls: Any) -> None:
-        fields = fields_of(cls)
+        fields = message_fields_of(cls)
         for field in fields:
             if field.tag is None:
                 self._field(field)

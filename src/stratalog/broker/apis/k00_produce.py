@@ -219,6 +219,9 @@ class Produce:
             if throttle is not None:
                 throttle_ms = throttle.ms
                 self._caller.throttle(throttle)
+        if work.acks != 0 or work.failed:
+            codes = (result.error_code for _, done in results for result in done)
+            self._caller.broker.answered_errors.add_all(ApiKey.PRODUCE, codes)
         if work.acks != 0:
             nodes: Nodes = ()
             cluster = self._caller.broker.cluster

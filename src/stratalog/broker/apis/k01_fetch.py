@@ -9,7 +9,8 @@ Offsets below the local log start are read from the remote tier on a thread.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from stratalog.broker.access import CLUSTER_NAME, AccessControl, AclOperation, ResourceType
 from stratalog.broker.cluster_membership import Nodes, endpoints_of, not_here
@@ -84,7 +85,7 @@ class Fetch:
             return _failed(caller, paced, version, correlation_id, exchange.error)
         plan = _plan(caller, request, exchange.topics, version, math.inf if paced is None else paced.bytes_max)
         if request.isolation_level not in _ISOLATION_LEVELS and _finds_any(plan):
-            return _refused(request, version, correlation_id)
+            return _refused(state, request, version, correlation_id)
         read = read_plan(plan, is_first=True)
         if paced is not None:
             paced.stop()
@@ -94,12 +95,13 @@ class Fetch:
                 throttle = paced.throttle(exchange.shown(results))
                 if throttle is not None:
                     caller.throttle(throttle)
-                    return _throttled(exchange, version, correlation_id, throttle.ms)
+                    return _throttled(state, exchange, version, correlation_id, throttle.ms)
             count_fetched(plan, results)
             answered = exchange.answer(results)
             answer, nodes = _with_hints(caller, plan, version, answered.results)
             _count_throttled(state, plan, version, answer)
-            return encode_fetch(
+            return _encoded(
+                state,
                 version,
                 correlation_id,
                 answer,
@@ -181,9 +183,12 @@ def _count_throttled(state: BrokerServices, plan: FetchPlan, version: int, resul
         replication.throttles.leader.record(_size(version, [(key, answer) for key, answer in counted if answer]))
 
 
-def _throttled(exchange: FetchExchange, version: int, correlation_id: int, throttle_ms: int) -> Sequence[Chunk]:
+def _throttled(
+    state: BrokerServices, exchange: FetchExchange, version: int, correlation_id: int, throttle_ms: int
+) -> Sequence[Chunk]:
     answered = exchange.throttled()
-    return encode_fetch(
+    return _encoded(
+        state,
         version,
         correlation_id,
         (),
@@ -205,21 +210,31 @@ def _failed(
             throttle_ms = throttle.ms
             caller.throttle(throttle)
     code = 0 if throttle_ms else error.code  # the client sends a full request in either case
-    return encode_fetch(version, correlation_id, (), error_code=code, throttle_ms=throttle_ms)
+    return _encoded(caller.broker, version, correlation_id, (), error_code=code, throttle_ms=throttle_ms)
 
 
 def _finds_any(plan: FetchPlan) -> bool:
     return any(wanted.partition is not None for topic in plan.topics for wanted in topic.partitions)
 
 
-def _refused(request: FetchRequest, version: int, correlation_id: int) -> Sequence[Chunk]:
+def _refused(state: BrokerServices, request: FetchRequest, version: int, correlation_id: int) -> Sequence[Chunk]:
     """Respond to an unknown isolation level: with an error for each partition, if topics have names."""
     code = UnknownServerError.code
     results = [
         (key, [FetchedPartition(entry.partition, code, aborted=()) for entry in partitions])
         for key, partitions in (request.topics if version < TOPIC_IDS_FROM else ())
     ]
-    return encode_fetch(version, correlation_id, results, session_id=request.session_id, error_code=code)
+    return _encoded(state, version, correlation_id, results, session_id=request.session_id, error_code=code)
+
+
+def _encoded(
+    state: BrokerServices, version: int, correlation_id: int, results: _Shown, *, error_code: int = 0, **fields: Any
+) -> Sequence[Chunk]:
+    """Count the error codes of a response, and return it."""
+    errors = state.answered_errors
+    errors.add(ApiKey.FETCH, error_code)
+    errors.add_all(ApiKey.FETCH, (fetched.error_code for _, partitions in results for fetched in partitions))
+    return encode_fetch(version, correlation_id, results, error_code=error_code, **fields)
 
 
 def _must_wait(plan: FetchPlan, read: FetchRead) -> bool:
@@ -304,9 +319,10 @@ def _wanted(state: BrokerServices, name: str, entry: FetchPartition, error: Kafk
 
 
 def _with_hints(caller: Caller, plan: FetchPlan, version: int, results: _Shown) -> tuple[_Shown, Nodes]:
-    """Return results with current leaders where this broker is not the leader, and the leaders' endpoints."""
-    cluster = caller.broker.cluster
-    if cluster is None or version < _LEADER_HINTS_FROM:
+    """Return results with current leaders where the client seems to know others, and the leaders' endpoints."""
+    if version < _LEADER_HINTS_FROM or not any(
+        answer.error_code in _ASKED_WRONG for _, answers in results for answer in answers
+    ):
         return results, ()
     names = {topic.key: topic.name for topic in plan.topics}
     leaders: dict[int, None] = {}
@@ -314,12 +330,28 @@ def _with_hints(caller: Caller, plan: FetchPlan, version: int, results: _Shown) 
     for key, answers in results:
         response = []
         for answer in answers:
-            leader = cluster.leader(names[key], answer.partition) if answer.error_code in _ASKED_WRONG else None
+            asked_wrong = answer.error_code in _ASKED_WRONG
+            leader = _leader(caller.broker, names[key], answer.partition) if asked_wrong else None
             if leader is not None:
                 leaders[leader[0]] = None
             response.append(answer if leader is None else answer._replace(leader=leader))
         hinted.append((key, response))
-    return hinted, endpoints_of(cluster, leaders, caller.peer.listener.name)
+    return hinted, () if plan.replica_id >= 0 else _endpoints(caller, leaders)  # other brokers know them
+
+
+def _leader(state: BrokerServices, topic: str, number: int) -> tuple[int, int] | None:
+    """Return id and epoch of a partition's leader."""
+    if state.cluster is not None:
+        return state.cluster.leader(topic, number)
+    partition = state.partition(topic, number)
+    return None if partition is None else (state.node_id, partition.leader_epoch)
+
+
+def _endpoints(caller: Caller, leaders: Iterable[int]) -> Nodes:
+    state, peer = caller.broker, caller.peer
+    if state.cluster is not None:
+        return endpoints_of(state.cluster, leaders, peer.listener.name)
+    return [(leader, peer.reached_host, peer.listener.port, state.config["broker.rack"]) for leader in leaders]
 
 
 def _forbidden(access: AccessControl, peer: Peer, request: FetchRequest, name: str) -> KafkaError | None:

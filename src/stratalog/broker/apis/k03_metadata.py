@@ -8,6 +8,7 @@ Without an authorizer every operation is authorized, as in Kafka.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -45,7 +46,8 @@ async def metadata(ctx: RequestContext, request: Any) -> Any:
     broker = ctx.broker
     if _names_wrongly(ctx, request):
         return _refused_all(ctx, request)
-    topics = await _asked_topics(ctx, request)
+    codes: Counter[int] = Counter()
+    topics = await _asked_topics(ctx, request, codes)
     fields: dict[str, Any] = {}
     if getattr(request, "include_cluster_authorized_operations", False):
         fields["cluster_authorized_operations"] = _CLUSTER_OPERATIONS
@@ -63,7 +65,7 @@ async def metadata(ctx: RequestContext, request: Any) -> Any:
         controller_id=broker.node_id,
         **fields,
     )
-    return ctx.respond_encoded(ctx.parts(response, topics, behind=_BEHIND_TOPICS.get(ctx.version, 0)))
+    return ctx.respond_encoded(ctx.parts(response, topics, behind=_BEHIND_TOPICS.get(ctx.version, 0)), codes)
 
 
 def _names_wrongly(ctx: RequestContext, request: Any) -> bool:
@@ -91,12 +93,15 @@ def _refused_all(ctx: RequestContext, request: Any) -> Any:
     )
 
 
-async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
+async def _asked_topics(ctx: RequestContext, request: Any, codes: Counter[int]) -> list[bytes]:
+    """Return the topics, and add their error codes and those of their partitions to `codes`."""
     broker = ctx.broker
     operations = _TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else -(2**31)
     encoded = broker.encoded_topics.shape(ctx, operations)
     if request.topics is None or (ctx.version == 0 and not request.topics):
-        return await _all(encoded, broker.topics.served())
+        topics = broker.topics.served()
+        codes[0] += sum(1 + topic.partition_count for topic in topics)
+        return await _all(encoded, topics)
     may_create = getattr(request, "allow_auto_topic_creation", True) and broker.config["auto.create.topics.enable"]
     requested = broker.requested_topics
     assert requested is not None  # in a cluster `cluster/serving.py` answers
@@ -122,10 +127,12 @@ async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
                 topic_authorized_operations=operations if topic_id is None else -(2**31),
             )
             answers.append(write_message(refused))
+            codes[error.code] += 1
         else:
             if topic.name not in described:  # it may be requested by name and by id
                 described.add(topic.name)
                 answers.append(encoded.of(topic))
+                codes[0] += 1 + topic.partition_count
     return answers
 
 

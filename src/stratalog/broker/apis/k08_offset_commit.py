@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Container
 from typing import Any
 
@@ -117,4 +118,4 @@ def _response(
             request.topics, lambda topic: topic.topic_id if by_id else topic.name, as_asked=as_asked, kept=kept
         )
     ]
-    return ctx.respond_encoded(ctx.parts(ctx.respond(), encoded))
+    return ctx.respond_encoded(ctx.parts(ctx.respond(), encoded), Counter(codes.values()))

@@ -37,7 +37,8 @@ _PIECE = 25
 
 def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
     refusal = error if isinstance(error, KafkaError) else UnknownServerError()
-    return ctx.respond_encoded(ctx.parts(ctx.respond(), [_refused(ctx, each.name, refusal) for each in request.topics]))
+    results = [_refused(ctx, each.name, refusal) for each in request.topics]
+    return ctx.respond_encoded(ctx.parts(ctx.respond(), results), {refusal.code: len(results)})
 
 
 @handles(ApiKey.CREATE_TOPICS, versions=(2, 7), on_error=_refuse)
@@ -66,17 +67,17 @@ async def create_topics(ctx: RequestContext, request: Any) -> Any:
         if name in errors:
             results.append(_refused(ctx, name, errors[name]))
         else:
-            results.append(
-                await _create(
-                    ctx,
-                    name,
-                    counts[name],
-                    _configs(requested),
-                    describer,
-                    validate_only=request.validate_only,
+            try:
+                configs = _configs(requested)
+                created = await _create(
+                    ctx, name, counts[name], configs, describer, validate_only=request.validate_only
                 )
-            )
-    return ctx.respond_encoded(ctx.parts(ctx.respond(), results))
+            except KafkaError as error:
+                errors[name] = error
+                created = _refused(ctx, name, error)
+            results.append(created)
+    codes = Counter(errors[name].code if name in errors else 0 for name in times)
+    return ctx.respond_encoded(ctx.parts(ctx.respond(), results), codes)
 
 
 def _asked_partitions(ctx: RequestContext, topic: Any) -> int:
@@ -127,10 +128,7 @@ async def _create(
     created: Topic | None = None
     topic_id = random_uuid()  # as in Kafka, even if the topic is only validated
     if not validate_only:
-        try:
-            created = await ctx.broker.workers.run(ctx.broker.topics.create, name, partitions, configs)
-        except KafkaError as error:
-            return _refused(ctx, name, error)
+        created = await ctx.broker.workers.run(ctx.broker.topics.create, name, partitions, configs)
     result = ctx.make(
         "CreatableTopicResult",
         name=name,

@@ -7,6 +7,7 @@ Values of secrets and unknown keys are never returned.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -50,6 +51,7 @@ async def describe_configs(ctx: RequestContext, request: Any) -> Any:
 
     topics = TopicDescriber(levels, encode)
     results = []
+    codes: Counter[int] = Counter()
     for at, resource in enumerate(request.resources, 1):
         type_, name = resource.resource_type, resource.resource_name
         only = set(resource.configuration_keys or ()) or None
@@ -70,9 +72,10 @@ async def describe_configs(ctx: RequestContext, request: Any) -> Any:
             resource_name=name,
         )
         results.append(ctx.parts(result, list(entries)))
+        codes[error_code] += 1
         if at % _PIECE == 0:
             await asyncio.sleep(0)  # others have their turn
-    return ctx.respond_encoded(ctx.parts(ctx.respond(), results))
+    return ctx.respond_encoded(ctx.parts(ctx.respond(), results), codes)
 
 
 def _refused(ctx: RequestContext, request: Any) -> Any:

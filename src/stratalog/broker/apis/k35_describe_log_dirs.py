@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from struct import Struct
@@ -25,6 +25,8 @@ from stratalog.wire import INT16, with_parts, with_tags, write_message
 
 _UNKNOWN_SIZE: Final = -1
 _TAGGED_FROM: Final = 2
+#: The first version with an error code of the whole response.
+_WHOLE_CODE_FROM: Final = 3
 #: Bytes behind the topics of a directory by version: its total and usable bytes, and whether it is cordoned.
 _BEHIND_TOPICS: Final = {1: 0, 2: 0, 3: 0, 4: 16, 5: 17}
 #: A partition: index, size in bytes, lag, whether it is a future replica.
@@ -35,14 +37,14 @@ _PARTITION: Final = Struct(">iqq?")
 async def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
     logs, workers = ctx.broker.logs, ctx.broker.workers
     partitions = await workers.run(_asked, ctx, request)
-    response = await workers.run(_response, ctx, partitions)
+    response, codes = await workers.run(_response, ctx, partitions)
     tiered = [partition for partition in partitions if partition.remote is not None]
     if not tiered or ctx.version < _TAGGED_FROM:
-        return ctx.respond_encoded(response)
+        return ctx.respond_encoded(response, codes)
     fields = {TAG: encode(await workers.run(remote_sizes, tiered))}
     if ctx.client_id == tier_status_field.CLIENT_ID:
         fields[tier_status_field.TAG] = await workers.run(tier_status_field.encoded, logs, tiered)
-    return ctx.respond_encoded(with_tags(response, fields))
+    return ctx.respond_encoded(with_tags(response, fields), codes)
 
 
 def _asked(ctx: RequestContext, request: Any) -> Sequence[Partition]:
@@ -55,8 +57,11 @@ def _asked(ctx: RequestContext, request: Any) -> Sequence[Partition]:
     return [partition for partition in found if partition is not None]
 
 
-def _response(ctx: RequestContext, partitions: Sequence[Partition]) -> bytes:
-    """Return the encoded response. Call it on a worker thread: there may be many partitions and slow disks."""
+def _response(ctx: RequestContext, partitions: Sequence[Partition]) -> tuple[bytes, Counter[int]]:
+    """Return the encoded response and its error codes.
+
+    Call it on a worker thread: there may be many partitions and slow disks.
+    """
     logs, asked = ctx.broker.logs, set(map(id, partitions))
     end = b"\0" if ctx.version >= _TAGGED_FROM else b""
     found: dict[str, dict[str, list[bytes]]] = defaultdict(lambda: defaultdict(list))
@@ -73,7 +78,8 @@ def _response(ctx: RequestContext, partitions: Sequence[Partition]) -> bytes:
                 _PARTITION.pack(move.partition.partition, move.size_bytes, move.offset_lag, True) + end
             )
     results = [_directory(ctx, path, found[str(path)]) for path in logs.dirs.paths]
-    return ctx.parts(ctx.respond(error_code=0), results)
+    codes = Counter([0] * (ctx.version >= _WHOLE_CODE_FROM) + [INT16.unpack_from(result)[0] for result in results])
+    return ctx.parts(ctx.respond(error_code=0), results), codes
 
 
 def _directory(ctx: RequestContext, path: Path, topics: Mapping[str, Sequence[bytes]]) -> bytes:

@@ -7,6 +7,7 @@ cursor is the start of the next page.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from typing import Any
 
 from stratalog.broker.internal_topics import INTERNAL_TOPICS
@@ -14,7 +15,7 @@ from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import check_topic_name
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, wire_code
-from stratalog.wire import write_message
+from stratalog.wire import INT16, write_message
 
 _PARTITIONS_MAX = 2000
 _PARTITION = struct.Struct(">hiii")
@@ -52,6 +53,7 @@ def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
             )
     room = min(max(request.response_partition_limit, 1), _PARTITIONS_MAX)
     answers: list[bytes] = []
+    codes: Counter[int] = Counter()
     partitions = _Partitions(ctx)
     cursor = None
     for name in sorted(name for name in names if name >= begin_topic):
@@ -61,10 +63,12 @@ def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
         topic = ctx.broker.topics.served_topic(name)
         if topic is None:
             answers.append(_unknown(ctx, name))
+            codes[INT16.unpack_from(answers[-1])[0]] += 1
             continue
         first = begin_partition if name == begin_topic else 0
         end = min(first + room, topic.partition_count)
         answers.append(_describe(ctx, topic, partitions.of(topic, range(first, end))))
+        codes[0] += 1 + max(end - first, 0)
         room -= max(end - first, 0)
         if end < topic.partition_count:
             cursor = ctx.make("Cursor", topic_name=name, partition_index=end)
@@ -72,7 +76,7 @@ def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
     without_cursor = write_message(ctx.respond(next_cursor=None))
     response = ctx.respond(next_cursor=cursor)
     cursor_bytes = _NO_CURSOR_BYTES + len(write_message(response)) - len(without_cursor)
-    return ctx.respond_encoded(ctx.parts(response, answers, behind=cursor_bytes))
+    return ctx.respond_encoded(ctx.parts(response, answers, behind=cursor_bytes), codes)
 
 
 def _unknown(ctx: RequestContext, name: str) -> bytes:

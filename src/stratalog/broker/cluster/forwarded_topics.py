@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from stratalog.broker.cluster.forwarding import Forwarder
-from stratalog.broker.internal_topics import TopicSettings
+from stratalog.broker.internal_topics import NewTopicSettings
 from stratalog.broker.metadata import ClusterMetadata, Topic
 from stratalog.broker.topics import check_topic_name
 from stratalog.config import BrokerConfig
@@ -55,7 +55,7 @@ class ForwardedTopics:
         check_topic_name(name)
         config = self._config()
         count = config["num.partitions"] if partition_count is None else partition_count
-        wanted = replicated_topic(name, TopicSettings(count, dict(configs or {})), config)
+        wanted = replicated_topic(name, NewTopicSettings(count, dict(configs or {})), config)
         answer = self._forwarder.ask(
             ApiKey.CREATE_TOPICS, _VERSIONS, topics=[wanted], timeout=round(_TIMEOUT_S * 1000), validate_only=False
         )
@@ -85,7 +85,7 @@ class ForwardedTopics:
         return topic
 
 
-def replicated_topic(name: str, settings: TopicSettings, config: BrokerConfig) -> dict[str, Any]:
+def replicated_topic(name: str, settings: NewTopicSettings, config: BrokerConfig) -> dict[str, Any]:
     """Return a topic for CreateTopics; internal topics with the replicas that they need in a cluster."""
     configs = {**settings.configs, **_min_isr(config, name)}
     return {

@@ -368,6 +368,7 @@ class Calls:
             answered=self._now,
         )
         self._unsent.append((self.broker.request_times.of("Produce"), note))
+        self.broker.answered_errors.add(ApiKey.PRODUCE, 0, count)  # each has one partition, without an error
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

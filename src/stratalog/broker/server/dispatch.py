@@ -22,7 +22,7 @@ level, if it has such a field; otherwise the connection is closed. `None` sends 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -297,9 +297,9 @@ class RequestContext:
         """Return the bytes of a message of this response, with `parts` as its last array: see `with_parts`."""
         return with_parts(write_message(message), parts, flexible=type(message).__flexible__, behind=behind)
 
-    def respond_encoded(self, body: bytes) -> EncodedResponse:
-        """Return the top-level response from its encoded body."""
-        return EncodedResponse(body, response_class(self.key, self.version).__flexible__)
+    def respond_encoded(self, body: bytes, errors: Mapping[int, int]) -> EncodedResponse:
+        """Return the top-level response from its encoded body, with the number of each of its error codes."""
+        return EncodedResponse(body, response_class(self.key, self.version).__flexible__, errors)
 
     def error_response(self, error: BaseException) -> Any | None:
         """Return a response with only `error`, or None when this API has no field for it at its top level."""

@@ -18,6 +18,7 @@ from stratalog.broker.server.sliced_response import SlicedResponse, write_sliced
 from stratalog.errors import InvalidRequestError
 from stratalog.wire import (
     ApiKey,
+    EncodedResponse,
     is_flexible,
     prepare,
     put_throttle_time,
@@ -92,7 +93,7 @@ def answer_message(
         peer=calls.peer,
     )
     if refusal is not None:
-        send_response(calls, ctx, answer_error(api, ctx, None, refusal))
+        _answer(calls, ctx, answer_error(api, ctx, None, refusal))
         return
     if request is None:
         request = _read(key, version, frame, position)
@@ -115,7 +116,7 @@ def answer_message(
         _send_failure(calls, api, ctx, request, error)
         return
     if response is not None:
-        send_response(calls, ctx, response)
+        _answer(calls, ctx, response)
 
 
 def _go_on_as_task(
@@ -147,7 +148,7 @@ async def _finish(
             _send_failure(calls, api, ctx, request, error)
     else:
         if response is not None and not calls.line.closed:
-            send_response(calls, ctx, response)
+            _answer(calls, ctx, response)
     calls.respond(())
 
 
@@ -156,7 +157,17 @@ def _send_failure(calls: Calls, api: Api, ctx: RequestContext, request: Any, err
     if response is None:
         calls.reject(f"{api.key.message} v{ctx.version} failed: {error}")
     else:
-        send_response(calls, ctx, response)
+        _answer(calls, ctx, response)
+
+
+def _answer(calls: Calls, ctx: RequestContext, response: Any) -> None:
+    """Count the error codes of a response, and send it."""
+    errors = calls.broker.answered_errors
+    if isinstance(response, EncodedResponse):
+        errors.add_counts(ctx.key, response.errors)
+    else:
+        errors.add_message(ctx.key, response.message if isinstance(response, SlicedResponse) else response)
+    send_response(calls, ctx, response)
 
 
 def send_response(calls: Calls, ctx: RequestContext, response: Any) -> None:

@@ -28,7 +28,6 @@ ABSENT = (
     Absent("kafka.network:type=Acceptor*", "there is no acceptor thread"),
     Absent("kafka.network:type=Processor*", "there are no network threads: one event loop does all"),
     Absent("kafka.network:type=RequestChannel*", "requests do not queue between threads"),
-    Absent("kafka.network:type=RequestMetrics,name=ErrorsPerSec", "errors in answers are not counted"),
     Absent("kafka.network:type=RequestMetrics,name=MessageConversionsTimeMs", "messages are not converted"),
     Absent("kafka.network:type=RequestMetrics,name=TemporaryMemoryBytes", "no memory is taken for conversions"),
     Absent("kafka.network:type=SocketServer*", "there are no network threads and no memory pool"),
