@@ -67,10 +67,14 @@ class OurMember:
 class World:
     """One controller, one JVM broker, two of ours."""
 
-    def __init__(self, cluster: KraftCluster, config: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, cluster: KraftCluster, config: Mapping[str, str] | None = None, ours: Mapping[str, str] | None = None
+    ) -> None:
+        """`config` is that of all brokers, `ours` of ours alone."""
         self.cluster = cluster
         cluster.start_broker(JVM, {"replica.lag.time.max.ms": "5000", **(config or {})})
-        self.ours = {node: OurMember(cluster, node, config or {}) for node in (FIRST, SECOND)}
+        own = {**(config or {}), **(ours or {})}
+        self.ours = {node: OurMember(cluster, node, own) for node in (FIRST, SECOND)}
         self.bootstrap = ",".join(
             [cluster.bootstrap_servers, *(f"127.0.0.1:{each.port}" for each in self.ours.values())]
         )

@@ -194,7 +194,11 @@ class Partition:
         led = self.led
         if self._leader_epoch != leader_epoch:
             raise self._not_led()
-        return self.log.high_watermark > last_offset if led is None else led.is_confirmed(last_offset)
+        confirmed = self.log.high_watermark > last_offset if led is None else led.is_confirmed(last_offset)
+        # Checked again: once the epoch is over, the high watermark may count another leader's records.
+        if self._leader_epoch != leader_epoch:
+            raise self._not_led()
+        return confirmed
 
     def is_behind_its_epoch(self, isolation: Isolation) -> bool:
         """Return whether readers lack records of earlier leaders that are not yet confirmed to this one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,8 @@ class FakeQuorum:
     epoch: int = 1
     addresses: dict[int, tuple[str, int]] = field(default_factory=lambda: {n: ("c", n) for n in (100, 101, 102)})
     dead: set[int] = field(default_factory=set)
+    #: Whether the leader has resigned: it refuses, and names itself until another one is elected.
+    has_resigned: bool = False
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)  #: base offset, epoch, bytes
     high_watermark: int = 0
     log_start: int = 0
@@ -52,6 +55,8 @@ class FakeQuorum:
     #: Batches in one answer.
     batches_max: int = 1000
     asked: list[int] = field(default_factory=list)
+    #: Held while a request is answered.
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def end(self) -> int:
@@ -92,8 +97,9 @@ class _Connection:
     def call(self, key: ApiKey, versions: tuple[int, int], /, **request: Any) -> Any:
         if self._node in self._quorum.dead:
             raise UnreachableError("gone")
-        self._quorum.asked.append(self._node)
-        return self._fetch(request) if key is ApiKey.FETCH else self._snapshot(request)
+        with self._quorum.lock:
+            self._quorum.asked.append(self._node)
+            return self._fetch(request) if key is ApiKey.FETCH else self._snapshot(request)
 
     def _make(self, name: str, /, key: ApiKey = ApiKey.FETCH, **values: Any) -> Any:
         return make_message(getattr(message_module(key, VERSION[key], "response"), name), values)
@@ -109,7 +115,7 @@ class _Connection:
         if quorum.leader in quorum.addresses:
             host, port = quorum.addresses[quorum.leader]
             endpoints = [self._make("NodeEndpoint", node_id=quorum.leader, host=host, port=port, rack=None)]
-        if asked["current_leader_epoch"] != quorum.epoch or self._node != quorum.leader:
+        if asked["current_leader_epoch"] != quorum.epoch or self._node != quorum.leader or quorum.has_resigned:
             behind = asked["current_leader_epoch"] < quorum.epoch
             values["error_code"] = FENCED_LEADER_EPOCH if behind else NOT_LEADER
         else:

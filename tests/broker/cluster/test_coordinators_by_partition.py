@@ -360,10 +360,11 @@ def test_no_marker_goes_before_the_outcome_is_replicated(tmp_path: Path) -> None
     play(tmp_path, work)
 
 
-def test_a_marker_is_tried_again_at_the_next_leader_and_only_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [3, 6, 56])  # UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR
+def test_a_marker_is_tried_again_at_the_next_leader_and_only_there(tmp_path: Path, code: int) -> None:
     async def work(world: CoordinatorWorld) -> None:
         peer = Peer(world)
-        peer.codes[ORDERS[1]] = 6  # NOT_LEADER_OR_FOLLOWER
+        peer.codes[ORDERS[1]] = code
         await begun(world, ended=True)
         while len(peer.got) < 2:
             await world.settle()

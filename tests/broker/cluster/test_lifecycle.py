@@ -190,6 +190,16 @@ def test_an_unsupported_feature_is_not_asked_for_twice(controller: Controller, b
     assert len(controller.registrations) == 1
 
 
+def test_a_broker_that_was_registered_tries_again_without_a_limit(
+    controller: Controller, begin: Callable[..., Lifecycle]
+) -> None:
+    controller.heartbeat_errors = [STALE_EPOCH]
+    controller.refusals = [0, DUPLICATE]
+    lifecycle = begin(registration_timeout_s=0.0)
+    assert lifecycle.wait_for(lambda each: each.broker_epoch == 73, 60)
+    assert lifecycle.failure is None
+
+
 def test_an_epoch_that_the_controller_forgot_is_registered_again(
     controller: Controller, begin: Callable[..., Lifecycle]
 ) -> None:

@@ -6,11 +6,12 @@ import random
 from uuid import UUID
 
 import pytest
-from tests.broker.cluster.metadata_histories import History, any_record, rebuilt
+from tests.broker.cluster.metadata_histories import BROKERS, History, any_record, rebuilt
 
 from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.image import MetadataImage
 from stratalog.broker.cluster.image_records import image_records
+from stratalog.broker.cluster.local_changes import local_changes
 from stratalog.errors import CorruptRecordError
 from stratalog.wire.metadata_records import (
     BeginTransactionRecord,
@@ -131,3 +132,34 @@ def test_an_image_is_made_again_by_its_own_records(seed: int) -> None:
     history.go_on(60)
     again = rebuilt(list(image_records(history.image)))
     assert rebuilt([each for delta in history.deltas for each in delta]) == rebuilt(list(image_records(again))) == again
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_two_images_differ_by_what_their_records_changed(seed: int) -> None:
+    history = History(seed)
+    history.go_on(30)
+    before, known = history.image, len(history.deltas)
+    history.go_on(30)
+    after = history.image
+    replayed = MetadataDelta(before)
+    for records in history.deltas[known:]:
+        for each in records:
+            replayed.replay(each.record)
+    found = MetadataDelta.between(before, after)
+    assert found.apply(after.offset, after.epoch) == after
+    assert found.deleted_topics == replayed.deleted_topics
+    assert found.changed_brokers <= replayed.changed_brokers
+    assert found.changed_configs <= replayed.changed_configs
+    assert found.changes <= replayed.changes
+    for broker in BROKERS:
+        assert local_changes(found, after, broker) == local_changes(replayed, after, broker)
+
+
+def test_nothing_differs_between_an_image_and_itself() -> None:
+    history = History(1)
+    history.go_on(20)
+    same = MetadataDelta.between(history.image, rebuilt(list(image_records(history.image))))
+    assert not (same.changes)
+    assert not (same.changed_partitions)
+    assert not (same.changed_configs)
+    assert not (same.changed_brokers)

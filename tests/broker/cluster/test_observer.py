@@ -40,12 +40,14 @@ class Seen:
 
     def __init__(self) -> None:
         self.published: list[tuple[bool, list[str], int]] = []
+        self.deltas: list[MetadataDelta] = []
 
     def __call__(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.deltas.append(delta)
         self.published.append((delta.image.offset < 0, sorted(image.topic_ids), image.offset))
 
 
-Start = Callable[[], tuple[Observer, Seen]]
+Start = Callable[..., tuple[Observer, Seen]]
 
 
 @pytest.fixture
@@ -64,8 +66,7 @@ def start(quorum: FakeQuorum, tmp_path: Path) -> Iterator[Start]:
             cluster_id=cluster_id,
             directory_id=UUID(int=5),
             connection=ConnectionOptions(servers=(("c", 100),)),
-            retry_s=0.001,
-            **settings_,
+            **{"retry_s": 0.001, **settings_},
         )
         log = ClusterMetadataLog.open(tmp_path, clean_shutdown=False)
         observer = Observer(
@@ -159,6 +160,28 @@ def test_an_election_without_a_leader_yet_is_waited_for(quorum: FakeQuorum, star
     applied(observer, 0)
 
 
+def test_a_leader_that_resigns_is_not_asked_without_a_pause(quorum: FakeQuorum, start: Start) -> None:
+    quorum.write(topic(1))
+    observer, _ = start(retry_s=60.0)
+    applied(observer, 0)
+    quorum.has_resigned = True
+    wait_until(lambda: observer.quorum.leader is None, "it is no longer followed")
+    asked = len(quorum.asked)
+    assert not observer._stop.wait(0.1)
+    assert len(quorum.asked) == asked
+
+
+def test_another_leader_is_found_after_one_that_resigned(quorum: FakeQuorum, start: Start) -> None:
+    quorum.write(topic(1))
+    observer, _ = start()
+    applied(observer, 0)
+    quorum.has_resigned = True
+    wait_until(lambda: {101, 102} <= set(quorum.asked), "the others are asked")
+    quorum.leader, quorum.epoch, quorum.has_resigned = 102, 2, False
+    quorum.write(topic(2))
+    applied(observer, 1)
+
+
 def test_what_was_not_committed_is_cut_where_the_new_leader_differs(quorum: FakeQuorum, start: Start) -> None:
     quorum.write(topic(1))
     quorum.write(topic(2), commit=False)
@@ -211,6 +234,23 @@ def test_a_snapshot_stands_for_what_is_no_longer_in_the_log(quorum: FakeQuorum, 
     names = [path.name for path in (tmp_path / METADATA_PARTITION_DIR).iterdir()]
     assert f"{3:020d}-{1:010d}.checkpoint" in names
     assert f"{3:020d}.log" in names
+
+
+def test_a_snapshot_after_the_first_image_tells_what_was_deleted(quorum: FakeQuorum, start: Start) -> None:
+    quorum.write(topic(1), topic(2))
+    observer, seen = start()
+    applied(observer, 1)
+    wait_until(lambda: seen.published, "the image is published")
+    with quorum.lock:
+        quorum.write(topic(3))
+        snapshot(quorum, 2, 3)
+    applied(observer, 2)
+    wait_until(lambda: len(seen.deltas) == 2, "the snapshot is published")
+    assert seen.published[-1] == (False, ["t2", "t3"], 2)
+    delta = seen.deltas[-1]
+    assert delta.deleted_topics == {topic(1).topic_id}
+    assert set(delta.changed_partitions) == {topic(3).topic_id}
+    assert delta.changes == {"topics", "topic_ids"}
 
 
 def test_a_restart_goes_on_from_the_disk(quorum: FakeQuorum, start: Start) -> None:

@@ -83,6 +83,23 @@ class MetadataDelta:
         delta.changed_configs = set(image.configs)
         return delta
 
+    @classmethod
+    def between(cls, before: MetadataImage, after: MetadataImage) -> MetadataDelta:
+        """Return the delta from one image to a later one whose records are not known, such as that of a snapshot."""
+        delta = cls(before)
+        for name in (field.name for field in dataclasses.fields(after) if field.name not in ("offset", "epoch")):
+            if getattr(before, name) != getattr(after, name):
+                delta._parts[name] = getattr(after, name)
+        delta.changed_brokers = _differing(before.brokers, after.brokers)
+        delta.deleted_topics = before.topics.keys() - after.topics.keys()
+        for topic in after.topics.values():
+            known = before.topics.get(topic.id)
+            changed = _differing({} if known is None else known.partitions, topic.partitions)
+            if changed or known is None:
+                delta.changed_partitions[topic.id] = changed
+        delta.changed_configs = _differing(before.configs, after.configs)
+        return delta
+
     @property
     def changes(self) -> frozenset[str]:
         """Names of the parts of the image that have changed."""
@@ -281,6 +298,11 @@ class MetadataDelta:
             self._topics[topic.id] = dataclasses.replace(topic, partitions=partitions)
         partitions[number] = partition
         self.changed_partitions.setdefault(topic.id, set()).add(number)
+
+
+def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> set[K]:
+    """Return the keys that were added, removed or changed."""
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
 def _set_entry(entries: dict[K, Mapping[str, V]], key: K, name: str, value: V | None) -> None:

@@ -51,8 +51,6 @@ class ImageMetadata(TopicLookup):
             self.features = FinalizedFeatures(image.metadata_version, image.offset, MappingProxyType(others))
         changed = {each.name for each in delta.changed_configs if each.type == TOPIC_RESOURCE}
         gone = {topic.name for topic_id in delta.deleted_topics if (topic := delta.image.topics.get(topic_id))}
-        if not delta.image.topics:  # a whole image, possibly of a snapshot
-            gone |= {topic.name for topic in self._topics.in_order()}
         for name in gone:
             if self._topics.get(name) is not None and name not in image.topic_ids:
                 self._topics.remove(name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -190,8 +191,12 @@ class Lifecycle:
             self._channel.close()
 
     def _register(self) -> None:
-        """Register, with retries. Raises RegistrationRefusedError, or UnreachableError after the time limit."""
-        deadline = self._clock.monotonic() + self._registration_timeout_s
+        """Register, with retries. Raises RegistrationRefusedError, or UnreachableError after the time limit.
+
+        The limit is for the first registration. A broker that was registered serves others, and keeps trying.
+        """
+        timeout_s = self._registration_timeout_s if self._broker_epoch < 0 else math.inf
+        deadline = self._clock.monotonic() + timeout_s
         while self._state is not LifecycleState.SHUTTING_DOWN:
             error: Exception
             try:

@@ -43,7 +43,11 @@ class ImageLoader:
         self.is_caught_up = False
 
     def load_snapshot(self, records: Iterable[FramedRecord], *, end_offset: int, epoch: int) -> None:
-        """Replace the image by that of a snapshot. Publishes it after the first catch-up."""
+        """Replace the image by that of a snapshot. After the first catch-up, publishes how they differ.
+
+        What the snapshot lacks was deleted by records that this broker has missed.
+        """
+        before = self.image
         delta = MetadataDelta(EMPTY_IMAGE)
         for each in records:
             delta.replay(each.record)
@@ -51,7 +55,7 @@ class ImageLoader:
         self.last_applied = end_offset - 1
         self._in_transaction = None
         if self.is_caught_up:
-            self._publish(MetadataDelta.of_all(self.image), self.image)
+            self._publish(MetadataDelta.between(before, self.image), self.image)
 
     def load(self, batch: MetadataBatch) -> None:
         """Apply the next committed batch. Raises CorruptRecordError, with the offset, for one that does not fit."""

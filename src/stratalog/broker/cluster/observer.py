@@ -202,7 +202,8 @@ class Observer:
         self._learn(client, answer, partition)
         code = int(partition.error_code)
         if code in _LOOK_ELSEWHERE:
-            if self.quorum.leader is None:
+            leader = self.quorum.leader
+            if leader is None or join_host_port(*leader) == client.address:  # a leader that resigns names itself
                 self.quorum.lost()
                 self._stop.wait(self._settings.retry_s)
             raise _Elsewhere

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _MARKER_VERSIONS: Final = (1, 2)
 _ADD_VERSIONS: Final = (4, 5)
-#: Codes after which a partition needs no marker. Not the one for an unknown partition: the metadata decides that.
+#: Codes after which a partition needs no marker. Not the one for an unknown partition, which a leader returns while its
+#: directory has failed or its metadata are late, too: the metadata here say whether it exists.
 _DONE: Final = (FINAL_ERRORS | {0}) - {UnknownTopicOrPartitionError.code}
 #: Time limit for the replication of a marker.
 MARKER_TIMEOUT_MS: Final = 30_000
@@ -90,9 +91,7 @@ class TransactionPeers:
                 by_leader.setdefault(leader[0], []).append(partition)
         leaderless = by_leader.pop(-1, [])
         answers = await asyncio.gather(*(self._write(leader, marker, some) for leader, some in by_leader.items()))
-        left = {
-            partition for codes in answers for partition, code in codes.items() if code not in FINAL_ERRORS and code
-        }
+        left = {partition for codes in answers for partition, code in codes.items() if code not in _DONE}
         return frozenset(left.union(leaderless))
 
     async def _write(self, leader: int, marker: Marker, partitions: Sequence[TopicPartition]) -> Codes:

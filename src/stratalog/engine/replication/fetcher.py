@@ -179,6 +179,8 @@ class ReplicaFetcher:
         """Return the partitions to fetch next, None at the end."""
         with self._changed:
             while not self._closed:
+                if not self._followings:
+                    self._disconnect()  # when it leads again, it may be another process
                 now_s = self._clock.monotonic()
                 due = [each for each in self._followings.values() if each.due_s <= now_s]
                 if due:
@@ -257,6 +259,8 @@ class ReplicaFetcher:
             topics=[{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
             forgotten_topics_data=[],
         )
+        if self._closed:
+            return  # another fetcher may follow these partitions by now
         if int(response.error_code):
             self._delay(due, response.error_code.name.upper())
             return
@@ -296,6 +300,12 @@ class ReplicaFetcher:
         except UnreachableError:
             raise
         except (KafkaError, StratalogError, OSError) as error:
+            self._delay([following], error)
+            return
+        except Exception as error:  # the other partitions of the response must not wait for it
+            logger.exception(
+                "%s-%d cannot follow broker %d", following.partition.topic, following.partition.partition, self._leader
+            )
             self._delay([following], error)
             return
         following.trouble = None

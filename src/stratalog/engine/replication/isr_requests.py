@@ -92,21 +92,29 @@ class IsrRequests:
             code, answers = _NETWORK_EXCEPTION, {}
         again = {}
         for key, (led, change) in sent.items():
-            answer = answers.get(key)
-            refused = code or (_NETWORK_EXCEPTION if answer is None else int(answer.error_code))
-            if refused:
-                if led.refuse(change, refused):
+            try:
+                if _settle(led, change, code, answers.get(key)):
                     again[key] = (led, change)
-                continue
-            assert answer is not None
-            led.accept(
-                change,
-                map(int, answer.isr),
-                leader_epoch=int(answer.leader_epoch),
-                partition_epoch=int(answer.partition_epoch),
-                leader_recovery_state=int(answer.leader_recovery_state),
-            )
+            except Exception:  # changes of other partitions must still be sent
+                logger.exception(
+                    "The new in-sync replicas of %s-%d cannot be applied", led.key.topic, led.key.partition
+                )
         return again
+
+
+def _settle(led: LedReplicas, change: IsrChange, code: int, answer: Any) -> bool:
+    """Apply the controller's response to a change. Return whether to send it again."""
+    refused = code or (_NETWORK_EXCEPTION if answer is None else int(answer.error_code))
+    if refused:
+        return led.refuse(change, refused)
+    led.accept(
+        change,
+        map(int, answer.isr),
+        leader_epoch=int(answer.leader_epoch),
+        partition_epoch=int(answer.partition_epoch),
+        leader_recovery_state=int(answer.leader_recovery_state),
+    )
+    return False
 
 
 def _topics(sent: dict[_Key, tuple[LedReplicas, IsrChange]]) -> list[dict[str, Any]]:
