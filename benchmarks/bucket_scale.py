@@ -25,8 +25,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.storage.block_timestamps import BlockTimestamps, TimeRange
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
 from stratalog.remote.storage.object_names import CONTENTS, ObjectKind

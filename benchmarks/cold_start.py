@@ -27,15 +27,16 @@ from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.config.broker import BrokerConfig
-from stratalog.engine.tiering.metadata_topic import metadata_topic_configs
+from stratalog.engine.tiering.metadata_topic_settings import metadata_topic_configs
 from stratalog.engine.tiering.tier_status import tier_statuses
 from stratalog.jobs.restore.bucket import RestoredTopic, RestorePlan
 from stratalog.jobs.restore.files import METADATA_TOPIC
 from stratalog.jobs.restore.plan import PartitionRestore
 from stratalog.jobs.restore.run import write_restore
 from stratalog.log.format.values import EpochEntry
-from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.metadata.snapshot import SNAPSHOT_FILE
 from stratalog.util.uuids import random_uuid
 

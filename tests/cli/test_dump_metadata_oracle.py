@@ -18,8 +18,9 @@ from tests.support.reference_kafka import require_reference_kafka
 from stratalog.cli.dump.message_schema import java_double, schemas
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.api.interfaces import RemotePartitionDeleteMetadata, TopicIdPartition
+from stratalog.remote.api.interfaces import RemotePartitionDeleteMetadata
 from stratalog.remote.api.segment_state import RemotePartitionDeleteState
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.metadata.serde import encode
 
 pytestmark = pytest.mark.interop

@@ -20,9 +20,9 @@ from stratalog.remote.api.interfaces import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
-    TopicIdPartition,
 )
 from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.metadata.serde import encode
 
 pytestmark = pytest.mark.interop

@@ -10,7 +10,8 @@ from tests.remote.world import MemoryMetadataLog
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC, LocalMetadataLog
+from stratalog.engine.tiering.metadata_log import LocalMetadataLog
+from stratalog.engine.tiering.metadata_topic_settings import REMOTE_LOG_METADATA_TOPIC
 from stratalog.remote.api.interfaces import RemoteLogMetadataManager
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.testing.remote_metadata_contract import RemoteLogMetadataManagerContract

@@ -11,8 +11,9 @@ from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.engine.partition import OfflinePartition, Partition
-from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC, LocalMetadataLog, events_of
+from stratalog.engine.tiering.metadata_log import LocalMetadataLog, events_of
 from stratalog.engine.tiering.metadata_topic import open_metadata_log
+from stratalog.engine.tiering.metadata_topic_settings import REMOTE_LOG_METADATA_TOPIC
 from stratalog.errors import CorruptRecordError, DataDirError, InvalidConfigError, KafkaStorageError
 from stratalog.log.format.file_names import log_file
 from stratalog.records.batch import batch_at, iter_batches

@@ -20,7 +20,8 @@ from stratalog.engine.partition import Partition
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager

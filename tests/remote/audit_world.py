@@ -20,8 +20,9 @@ from stratalog.jobs.audit.bucket import AuditOptions, BucketAudit, audit_bucket
 from stratalog.jobs.audit.findings import plan_repair
 from stratalog.jobs.audit.repair import carry_out
 from stratalog.jobs.audit.segment_history import NotProvedError
-from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.remote.world import World

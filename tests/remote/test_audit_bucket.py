@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from stratalog.inspect.bucket import PARTITIONS_AHEAD, PartitionReader, find_partitions
-from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.storage.object_names import ObjectKind, partition_directory
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
 from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore

@@ -10,7 +10,8 @@ from typing_extensions import Buffer
 from stratalog.errors import RemoteStorageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.inspect.manifest_cache import ManifestCache
-from stratalog.remote.api.interfaces import RemoteLogSegmentId, TopicIdPartition
+from stratalog.remote.api.interfaces import RemoteLogSegmentId
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
 from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore

@@ -14,8 +14,9 @@ import pytest
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.log.partition_log import PartitionLog
-from stratalog.remote.api.interfaces import CustomMetadata, RemoteLogSegmentId, TopicIdPartition
+from stratalog.remote.api.interfaces import CustomMetadata, RemoteLogSegmentId
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.tier.health import RemoteHealth
 from stratalog.remote.tier.manager import RunResult

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from stratalog.remote.api.interfaces import RemoteLogSegmentId, TopicIdPartition
+from stratalog.remote.api.interfaces import RemoteLogSegmentId
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.storage.object_names import ObjectKey, ObjectKind, parse_topic_directory
 from tests.remote.values import SEGMENT_ID
 

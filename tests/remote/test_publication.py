@@ -18,7 +18,7 @@ from stratalog.log.format.values import EpochEntry
 from stratalog.log.segment.segment_writer import SegmentWriter
 from stratalog.records.columns import decode_columns
 from stratalog.records.columns_encode import BatchSettings, encode_batches
-from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectInfo, ObjectStore, Uploaded

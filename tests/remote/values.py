@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from stratalog.remote.api.interfaces import (
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
-    TopicIdPartition,
-)
+from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.util.uuids import uuid_from_base64
 
 #: Those of the goldens.

@@ -22,7 +22,7 @@ from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.metadata.log import EventsRead
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.storage.object_names import ObjectKey

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC
+from stratalog.engine.tiering.metadata_topic_settings import REMOTE_LOG_METADATA_TOPIC
 from stratalog.remote.metadata.partitioner import metadata_partition
 from tests.scenarios.tiered_story import TieredStory
 from tests.scenarios.tiered_topic import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MIB

@@ -23,13 +23,9 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
-from stratalog.remote.api.interfaces import (
-    LogSegmentData,
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    TopicIdPartition,
-)
+from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager

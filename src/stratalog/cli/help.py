@@ -19,6 +19,8 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from stratalog.cli.plain_values import take_plain_values
+
 WIDTH_MAX = 100
 NAME_WIDTH_MAX = 32
 
@@ -32,14 +34,20 @@ _VALUES = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
 class HelpfulCommand(TyperCommand):
-    """A command with help by this module."""
+    """A command with help by this module, which takes plain values without typer's converters."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return take_plain_values(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(render(self, ctx))
 
 
 class HelpfulGroup(TyperGroup):
-    """A group with help by this module."""
+    """A group with help by this module, which takes plain values without typer's converters."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return take_plain_values(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(render(self, ctx))

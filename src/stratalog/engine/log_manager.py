@@ -22,7 +22,6 @@ from stratalog.engine.dirs import (
 from stratalog.engine.log_lifecycle import LoadReport, LogLifecycle
 from stratalog.engine.moves import DirectoryMoves
 from stratalog.engine.partition import Partition
-from stratalog.engine.replication import LocalReplicas
 from stratalog.engine.tiering import allowed_config, tier
 from stratalog.errors import (
     KafkaStorageError,
@@ -197,6 +196,8 @@ class LogManager(LogLifecycle):
 
         Leads and creates nothing: the first `apply` does. High watermarks begin at their checkpoints.
         """
+        from stratalog.engine.replication import LocalReplicas  # only brokers of a cluster load it
+
         self.replication = LocalReplicas(self, cluster)
         counts: dict[tuple[str, UUID], int] = {}
         for key in assigned:

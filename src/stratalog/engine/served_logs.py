@@ -27,7 +27,6 @@ from stratalog.engine.housekeeping import Housekeeping
 from stratalog.engine.metrics import TopicTraffic
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.partition_table import PartitionTable
-from stratalog.engine.replication import LocalReplicas
 from stratalog.errors import (
     KafkaStorageError,
     StratalogError,
@@ -39,6 +38,7 @@ from stratalog.log.recovery import plausible_start
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Schedule, TopicCounts
 
 if TYPE_CHECKING:
+    from stratalog.engine.replication import LocalReplicas
     from stratalog.remote.tier import RemoteLogManager
 
 logger = logging.getLogger(__name__)

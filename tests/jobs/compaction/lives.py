@@ -20,12 +20,8 @@ from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.record import Record
-from stratalog.remote.api.interfaces import (
-    LogSegmentData,
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    TopicIdPartition,
-)
+from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.metadata.partitioner import metadata_partition
 from tests.remote.goldens import GOLDENS
 from tests.remote.values import PARTITION

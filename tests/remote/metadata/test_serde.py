@@ -17,9 +17,9 @@ from stratalog.remote.api.interfaces import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
-    TopicIdPartition,
 )
 from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.remote.metadata.serde import decode, decode_plainly, encode
 from tests.remote.goldens import GOLDENS
 from tests.remote.values import LARGE_SEGMENTS, PARTITION, SEGMENT_ID

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.broker.security.jwks import SigningKeys
 from stratalog.broker.security.peer import Principal
 from stratalog.broker.security.sasl_exchange import SaslFailureError
+
+if TYPE_CHECKING:
+    from stratalog.broker.security.jwks import SigningKeys
 
 logger = logging.getLogger(__name__)
 

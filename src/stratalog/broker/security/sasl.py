@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
 
-from stratalog.broker.security.jwks import SigningKeys
 from stratalog.broker.security.oauth_bearer import OAuthBearerExchange, TokenRules
 from stratalog.broker.security.plain import PlainExchange, plain_passwords
 from stratalog.broker.security.sasl_exchange import SaslExchange
@@ -110,6 +109,8 @@ def _token_rules(config: BrokerConfig, options: Mapping[str, str]) -> TokenRules
             )
     if find_spec("jwt") is None or find_spec("cryptography") is None:
         raise InvalidConfigError(f"{MECHANISMS_KEY}: {_OAUTH} needs more libraries: pip install 'stratalog[security]'")
+    from stratalog.broker.security.jwks import SigningKeys  # and HTTP, which brokers without tokens do not load
+
     refresh_s = config["sasl.oauthbearer.jwks.endpoint.refresh.ms"] / 1000
     return TokenRules(
         SigningKeys(config[url_key], refresh_s, url_key, SYSTEM_CLOCK.monotonic),

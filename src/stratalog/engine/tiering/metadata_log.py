@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stratalog.engine.partition import Partition
+from stratalog.engine.tiering.metadata_topic_settings import REMOTE_LOG_METADATA_TOPIC
 from stratalog.errors import CorruptRecordError, StratalogError
 from stratalog.log import NO_CLAIM, PartitionLog, search
 from stratalog.log.format import Isolation
@@ -16,8 +17,6 @@ from stratalog.remote.metadata import SNAPSHOT_FILE, EventsRead
 from stratalog.util import REAL_FILESYSTEM, FileSystem, decode_varint, write_atomic
 
 logger = logging.getLogger(__name__)
-
-REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 
 REBUILD = "'stratalog tier restore URL --data-dir DIR --metadata-only' rebuilds it from the bucket"
 

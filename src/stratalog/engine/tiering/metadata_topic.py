@@ -12,13 +12,17 @@ from typing import Final, Protocol
 
 from stratalog.config import BrokerConfig
 from stratalog.engine.partition import Partition
-from stratalog.engine.tiering.metadata_log import REBUILD, REMOTE_LOG_METADATA_TOPIC, LocalMetadataLog
+from stratalog.engine.tiering.metadata_log import REBUILD, LocalMetadataLog
+from stratalog.engine.tiering.metadata_topic_settings import (
+    PARTITIONS_KEY,
+    REMOTE_LOG_METADATA_TOPIC,
+    metadata_topic_configs,
+)
 from stratalog.errors import DataDirError, InvalidConfigError, KafkaStorageError
 from stratalog.util import SYSTEM_CLOCK, Clock
 
 logger = logging.getLogger(__name__)
 
-PARTITIONS_KEY: Final = "remote.log.metadata.topic.num.partitions"
 _TIMEOUT_KEY: Final = "remote.log.metadata.initialization.retry.max.timeout.ms"
 _INTERVAL_KEY: Final = "remote.log.metadata.initialization.retry.interval.ms"
 
@@ -30,14 +34,6 @@ class TopicMade(Protocol):
 
 #: Name, partition count and configuration of a topic to create if it is missing.
 EnsureTopic = Callable[[str, int, Mapping[str, str]], TopicMade]
-
-
-def metadata_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    return {
-        "cleanup.policy": "delete",
-        "remote.storage.enable": "false",
-        "retention.ms": str(config["remote.log.metadata.topic.retention.ms"]),
-    }
 
 
 def open_metadata_log(

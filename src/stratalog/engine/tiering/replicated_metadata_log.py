@@ -18,8 +18,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.config import BrokerConfig
-from stratalog.engine.tiering.metadata_log import REBUILD, REMOTE_LOG_METADATA_TOPIC, events_of
-from stratalog.engine.tiering.metadata_topic import PARTITIONS_KEY, EnsureTopic, metadata_topic_configs
+from stratalog.engine.tiering.metadata_log import REBUILD, events_of
+from stratalog.engine.tiering.metadata_topic import EnsureTopic
+from stratalog.engine.tiering.metadata_topic_settings import (
+    PARTITIONS_KEY,
+    REMOTE_LOG_METADATA_TOPIC,
+    metadata_topic_configs,
+)
 from stratalog.errors import (
     CorruptRecordError,
     InvalidConfigError,

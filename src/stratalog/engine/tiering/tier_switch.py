@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from stratalog.config import LogConfig
 from stratalog.engine.replication import Role
-from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC
+from stratalog.engine.tiering.metadata_topic_settings import REMOTE_LOG_METADATA_TOPIC
 from stratalog.errors import StratalogError
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from .interfaces import (
     RemoteLogSegmentMetadataUpdate as RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata as RemotePartitionDeleteMetadata,
     RemoteStorageManager as RemoteStorageManager,
-    TopicIdPartition as TopicIdPartition,
 )
 from .lineage import (
     begins_in_lineage as begins_in_lineage,
@@ -43,3 +42,4 @@ from .segment_state import (
     is_valid_delete_transition as is_valid_delete_transition,
     is_valid_transition as is_valid_transition,
 )
+from .topic_id_partition import TopicIdPartition as TopicIdPartition

@@ -21,6 +21,7 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
+from stratalog.remote.api.topic_id_partition import TopicIdPartition
 from stratalog.util import random_uuid, uuid_to_base64
 
 if TYPE_CHECKING:
@@ -30,18 +31,6 @@ NO_TIMESTAMP = -1
 
 #: The largest size in Kafka's int32 field; see `metadata.serde` for larger ones.
 INT32_MAX = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TopicIdPartition:
-    """A partition of a topic with a given id. The id tells a topic from a later one of the same name."""
-
-    topic_id: UUID
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{uuid_to_base64(self.topic_id)}:{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
