@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -94,10 +95,15 @@ class Load:
 
 
 class TakenCluster:
-    def __init__(self, kraft: KraftCluster) -> None:
+    def __init__(
+        self,
+        kraft: KraftCluster,
+        settings: Mapping[str, str] = SETTINGS,
+        topic_configs: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.kraft = kraft
         for node in NODES:
-            kraft.start_broker(node, SETTINGS)
+            kraft.start_broker(node, settings)
         self.ours: dict[int, OurBroker] = {}
         self.client = Cluster(ConnectionOptions.of({"kafka.bootstrap.servers": kraft.bootstrap_servers}))
         topic = {
@@ -105,7 +111,9 @@ class TakenCluster:
             "num_partitions": -1,
             "replication_factor": -1,
             "assignments": [{"partition_index": at, "broker_ids": each} for at, each in enumerate(PLACES)],
-            "configs": [{"name": "min.insync.replicas", "value": "2"}],
+            "configs": [
+                {"name": name, "value": value} for name, value in {"min.insync.replicas": "2", **topic_configs}.items()
+            ],
         }
         reported = self.client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
         assert [int(each.error_code) for each in reported.topics] == [0]
@@ -113,12 +121,12 @@ class TakenCluster:
     def wait_until_whole(self) -> None:
         wait_until(lambda: all(len(isr) == len(NODES) for isr in self._isrs()), "all replicas are in sync")
 
+    def connected(self) -> Cluster:
+        return Cluster(ConnectionOptions.of({"kafka.bootstrap.servers": self.kraft.bootstrap_servers}))
+
     def _isrs(self) -> list[list[int]]:
-        with_others = Cluster(ConnectionOptions.of({"kafka.bootstrap.servers": self.kraft.bootstrap_servers}))
-        try:
-            reported = with_others.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0]
-        finally:
-            with_others.close()
+        with self.connected() as client:
+            reported = client.any.call(ApiKey.METADATA, (12, 12), topics=[{"name": TOPIC}]).topics[0]
         return [list(each.isr_nodes) for each in reported.partitions]
 
     def check(self, node: int, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,26 +111,21 @@ class JavaCopier(JavaProgram):
 class Three:
     """Three nodes, each a JVM broker or ours on the same directory."""
 
-    def __init__(self, kraft: KraftCluster) -> None:
+    def __init__(self, kraft: KraftCluster, settings: Mapping[str, str] = SETTINGS) -> None:
         self.kraft = kraft
         for node in NODES:
-            kraft.start_broker(node, SETTINGS)
+            kraft.start_broker(node, settings)
         self.bootstrap = kraft.bootstrap_servers
         self.ours: dict[int, OurBroker] = {}
-        self._create("in", PLACES)
-        self._create("out", PLACES)
-        self._create("copied", PLACES)
-        compacted = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
-        self._create("table", PLACES[1:2], **compacted)
 
-    def _asked(self, call: Callable[[Cluster], Any]) -> Any:
+    def asked(self, call: Callable[[Cluster], Any]) -> Any:
         client = Cluster(ConnectionOptions.of({"kafka.bootstrap.servers": self.bootstrap}))
         try:
             return call(client)
         finally:
             client.close()
 
-    def _create(self, name: str, places: Any, **configs: str) -> None:
+    def create(self, name: str, places: Any, **configs: str) -> None:
         topic = {
             "name": name,
             "num_partitions": -1,
@@ -140,7 +135,7 @@ class Three:
                 {"name": key, "value": value} for key, value in {"min.insync.replicas": "2", **configs}.items()
             ],
         }
-        reported = self._asked(
+        reported = self.asked(
             lambda client: client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
         )
         assert [int(each.error_code) for each in reported.topics] == [0]
@@ -149,7 +144,7 @@ class Three:
         """Return when every replica of every topic is in sync, those of the coordinators too."""
 
         def is_whole() -> bool:
-            topics = self._asked(lambda client: client.any.call(ApiKey.METADATA, (12, 12), topics=None)).topics
+            topics = self.asked(lambda client: client.any.call(ApiKey.METADATA, (12, 12), topics=None)).topics
             return all(len(part.isr_nodes) == len(NODES) for topic in topics for part in topic.partitions)
 
         wait_until(is_whole, "all replicas are in sync")
@@ -181,6 +176,10 @@ def three(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Three]:
     config = {"broker.session.timeout.ms": "6000"}
     with KraftCluster(tmp_path, config=config, features=request.param) as kraft:
         made = Three(kraft)
+        for name in ("in", "out", "copied"):
+            made.create(name, PLACES)
+        compacted = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
+        made.create("table", PLACES[1:2], **compacted)
         yield made
         made.close()
 
