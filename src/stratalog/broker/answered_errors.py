@@ -49,6 +49,14 @@ class AnsweredErrors:
                 yield key.message, names[code].name.upper() if code in names else str(int(code)), count
 
 
+def codes_of(response: Any) -> dict[int, int]:
+    """Count the codes in a response, for `add_counts`. Thread-safe."""
+    counts: dict[int, int] = {}
+    cls: Any = type(response)
+    _count(response, _places(cls), counts)
+    return counts
+
+
 class _Places(NamedTuple):
     """Where a message has codes: of its own, in messages, and in arrays of messages, by the names of their fields."""
 

@@ -1,8 +1,10 @@
-"""Spread answers that are due at the same moment over several turns of the loop.
+"""Spread work over several turns of the loop: answers that are due at the same moment, elements of a large request.
 
 Thousands of fetches may wait for the same record or for the same moment, and thousands of members for the last one to
 join. The loop runs everything that is due before it reads from its sockets again. Without this module, a client that
 sends a request at that moment would wait until all these answers are written.
+
+A request may name hundreds of thousands of groups or partitions, each of which takes some microseconds.
 """
 
 from __future__ import annotations
@@ -10,13 +12,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, TypeVar
 
 logger = logging.getLogger(__name__)
 
 #: Answers of a turn: about a millisecond.
 STEPS_A_TURN: Final = 8
+#: Elements of a request to process before other requests have their turn: about a millisecond.
+_ELEMENTS_A_TURN: Final = 200
+
+_T = TypeVar("_T")
+
+
+async def in_turns(elements: Iterable[_T]) -> AsyncIterator[_T]:
+    """Yield the elements of a request. After each few hundred, others have their turn."""
+    for at, element in enumerate(elements, 1):
+        yield element
+        if not at % _ELEMENTS_A_TURN:
+            await asyncio.sleep(0)
 
 
 class LoopTurns:

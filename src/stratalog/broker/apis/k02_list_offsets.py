@@ -54,6 +54,8 @@ _SINCE = {
 _CONSUMER, _DEBUGGER = -1, -2
 #: First version whose clients know OFFSET_NOT_AVAILABLE.
 _NOT_AVAILABLE_FROM = 5
+#: Partitions that are looked up at once: others have their turn before the next ones.
+_PIECE = 200
 
 
 class _Found(NamedTuple):
@@ -79,20 +81,22 @@ async def list_offsets(ctx: RequestContext, request: Any) -> Any:
             entries.update((entry.partition_index, entry) for entry in topic.partitions)
     responses = []
     for name, entries in topics.items():
-        answers = (
-            _answer(
-                ctx,
-                name,
-                entry,
-                isolation,
-                timeout_ms,
-                is_double=asked[name, index] > 1,
-                of_leader=request.replica_id != _DEBUGGER,
+        wanted, partitions = list(entries.items()), []
+        for at in range(0, len(wanted), _PIECE):
+            answers = (
+                _answer(
+                    ctx,
+                    name,
+                    entry,
+                    isolation,
+                    timeout_ms,
+                    is_double=asked[name, index] > 1,
+                    of_leader=request.replica_id != _DEBUGGER,
+                )
+                for index, entry in wanted[at : at + _PIECE]
             )
-            for index, entry in entries.items()
-        )
-        partitions = await asyncio.gather(*answers)
-        responses.append(ctx.make("ListOffsetsTopicResponse", name=name, partitions=list(partitions)))
+            partitions += await asyncio.gather(*answers)
+        responses.append(ctx.make("ListOffsetsTopicResponse", name=name, partitions=partitions))
     return ctx.respond(topics=responses)
 
 

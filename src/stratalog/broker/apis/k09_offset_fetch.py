@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.groups import CommittedOffset, TopicPartition, requested_topic
+from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError, UnstableOffsetCommitError
 
@@ -27,10 +28,10 @@ _NONE = CommittedOffset(-1, "", -1)
 async def offset_fetch(ctx: RequestContext, request: Any) -> Any:
     stable = getattr(request, "require_stable", False)
     if ctx.version >= _GROUPS_FROM:
-        return ctx.respond(groups=[await _group(ctx, group, stable) for group in request.groups])
+        return ctx.respond(groups=[await _group(ctx, group, stable) async for group in in_turns(request.groups)])
     try:
         ctx.broker.groups.check_fetch(request.group_id, None, -1)
-        topics = _topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition", stable)
+        topics = await _topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition", stable)
         await ctx.broker.groups.log.settled(request.group_id)
     except KafkaError as error:
         topics = _refused(ctx, request, error.code) if ctx.version < _ERROR_FROM else []
@@ -43,7 +44,7 @@ async def _group(ctx: RequestContext, group: Any, stable: bool) -> Any:
     member_id, member_epoch = getattr(group, "member_id", None), getattr(group, "member_epoch", -1)
     try:
         ctx.broker.groups.check_fetch(group.group_id, member_id, member_epoch)
-        topics = _topics(ctx, group, "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions", stable)
+        topics = await _topics(ctx, group, "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions", stable)
         await ctx.broker.groups.log.settled(group.group_id)
     except KafkaError as error:
         return ctx.make("OffsetFetchResponseGroup", group_id=group.group_id, error_code=error.code)
@@ -64,36 +65,42 @@ def _refused(ctx: RequestContext, request: Any, code: int) -> list[Any]:
     ]
 
 
-def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: str, stable: bool) -> list[Any]:
+async def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: str, stable: bool) -> list[Any]:
     """Return the result for one group, whose messages have other names before and after version 8."""
     if group.topics is None:
         return _all_topics(ctx, group.group_id, topic_type, partition_type, stable)
-    answers = []
-    for requested in group.topics:
-        name, error_code = getattr(requested, "name", ""), 0
-        if ctx.version >= _TOPIC_IDS_FROM:
-            topic, error_code = requested_topic(ctx.broker, requested, by_id=True)
-            name = "" if topic is None else topic.name
-        else:
-            topic = ctx.broker.metadata.topic(name)
-        answers.append(
-            ctx.make(
-                topic_type,
-                name=name,
-                topic_id=getattr(requested, "topic_id", None),
-                partitions=[
-                    _partition(
-                        ctx,
-                        partition_type,
-                        index,
-                        _committed(ctx, group.group_id, TopicPartition(name, index), topic) or _NONE,
-                        error_code or _unstable(ctx, group.group_id, TopicPartition(name, index), stable),
-                    )
-                    for index in requested.partition_indexes
-                ],
-            )
+    # All are looked up at once, as a transaction of this group may end in the turns of others.
+    found = [_looked_up(ctx, group.group_id, requested, stable) for requested in group.topics]
+    return [
+        ctx.make(
+            topic_type,
+            name=name,
+            topic_id=getattr(requested, "topic_id", None),
+            partitions=[
+                _partition(ctx, partition_type, index, committed, error_code)
+                async for index, committed, error_code in in_turns(partitions)
+            ],
         )
-    return answers
+        async for requested, (name, partitions) in in_turns(zip(group.topics, found, strict=True))
+    ]
+
+
+def _looked_up(
+    ctx: RequestContext, group_id: str, requested: Any, stable: bool
+) -> tuple[str, list[tuple[int, CommittedOffset, int]]]:
+    """Return the name of a requested topic, and its partitions, each with its commit and error code."""
+    name, error_code = getattr(requested, "name", ""), 0
+    if ctx.version >= _TOPIC_IDS_FROM:
+        topic, error_code = requested_topic(ctx.broker, requested, by_id=True)
+        name = "" if topic is None else topic.name
+    else:
+        topic = ctx.broker.metadata.topic(name)
+    partitions = []
+    for index in requested.partition_indexes:
+        at = TopicPartition(name, index)
+        code = error_code or _unstable(ctx, group_id, at, stable)
+        partitions.append((index, _committed(ctx, group_id, at, topic) or _NONE, code))
+    return name, partitions
 
 
 def _committed(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import (
@@ -45,7 +46,7 @@ async def delete_topics(ctx: RequestContext, request: Any) -> Any:
         return ctx.respond(responses=[_result(ctx, each.name, each.topic_id, disabled) for each in wanted])
     times = Counter(wanted)
     responses = []
-    for each in times:
+    async for each in in_turns(times):
         topic: Topic | None = None
         failure: KafkaError | None = None
         try:

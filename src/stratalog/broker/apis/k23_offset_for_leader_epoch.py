@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.cluster_membership import not_here
+from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4))
-def offset_for_leader_epoch(ctx: RequestContext, request: Any) -> Any:
+async def offset_for_leader_epoch(ctx: RequestContext, request: Any) -> Any:
     topics = []
     for topic in request.topics:
         partitions = []
-        for entry in topic.partitions:
+        async for entry in in_turns(topic.partitions):
             code, epoch, end_offset = 0, -1, -1
             try:
                 epoch, end_offset = _end_offset(ctx, topic.topic, entry)

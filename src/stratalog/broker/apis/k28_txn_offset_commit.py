@@ -20,6 +20,7 @@ from stratalog.broker.groups import (
     answered_topics,
     requested_topic,
 )
+from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.transactions import ClientSupport, ProducerIdAndEpoch, admit, ask_coordinator, begin_admission
 from stratalog.errors import (
@@ -48,7 +49,7 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
         if topic is None:
             unknown.add(at)
         name = _named(ctx, requested)
-        for partition in requested.partitions:
+        async for partition in in_turns(requested.partitions):
             key = TopicPartition(name, partition.partition_index)
             if topic is None:
                 codes[key] = error_code

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 
@@ -22,7 +23,7 @@ _NOT_AVAILABLE = {
 
 
 @handles(ApiKey.ELECT_LEADERS, versions=(0, 2))
-def elect_leaders(ctx: RequestContext, request: Any) -> Any:
+async def elect_leaders(ctx: RequestContext, request: Any) -> Any:
     topics: list[tuple[str, Sequence[int]]]
     election = getattr(request, "election_type", _PREFERRED)
     is_known = election in _NOT_AVAILABLE
@@ -38,7 +39,7 @@ def elect_leaders(ctx: RequestContext, request: Any) -> Any:
             ctx.make(
                 "ReplicaElectionResult",
                 topic=name,
-                partition_result=[_result(ctx, election, name, number) for number in partitions],
+                partition_result=[_result(ctx, election, name, number) async for number in in_turns(partitions)],
             )
             for name, partitions in topics
         ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidReplicaAssignmentError, KafkaError, UnknownTopicOrPartitionError
 
@@ -15,7 +16,7 @@ _NO_REASSIGNMENT_IN_PROGRESS = 85
 
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1))
-def alter_partition_reassignments(ctx: RequestContext, request: Any) -> Any:
+async def alter_partition_reassignments(ctx: RequestContext, request: Any) -> Any:
     if not request.topics:
         return ctx.respond(allow_replication_factor_change=True, error_message="")
     return ctx.respond(
@@ -26,7 +27,7 @@ def alter_partition_reassignments(ctx: RequestContext, request: Any) -> Any:
             ctx.make(
                 "ReassignableTopicResponse",
                 name=topic.name,
-                partitions=[_answer(ctx, topic.name, entry) for entry in topic.partitions],
+                partitions=[_answer(ctx, topic.name, entry) async for entry in in_turns(topic.partitions)],
             )
             for topic in request.topics
         ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.cluster_membership import not_here
+from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import check_topic_name
 from stratalog.errors import InvalidTopicError, KafkaStorageError, NotLeaderOrFollowerError
@@ -12,13 +13,13 @@ from stratalog.log.format import ProducerSnapshotEntry
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0))
-def describe_producers(ctx: RequestContext, request: Any) -> Any:
+async def describe_producers(ctx: RequestContext, request: Any) -> Any:
     return ctx.respond(
         topics=[
             ctx.make(
                 "TopicResponse",
                 name=topic.name,
-                partitions=[_partition(ctx, topic.name, number) for number in topic.partition_indexes],
+                partitions=[_partition(ctx, topic.name, number) async for number in in_turns(topic.partition_indexes)],
             )
             for topic in request.topics
         ]

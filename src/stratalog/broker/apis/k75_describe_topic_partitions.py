@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any
 
 from stratalog.broker.internal_topics import INTERNAL_TOPICS
+from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import check_topic_name
@@ -38,7 +39,7 @@ def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
 
 
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), on_error=_refuse)
-def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
+async def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
     names = {topic.name for topic in request.topics} or {topic.name for topic in ctx.broker.topics.served()}
     begin_topic, begin_partition = "", 0
     if request.cursor is not None:
@@ -56,7 +57,7 @@ def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
     codes: Counter[int] = Counter()
     partitions = _Partitions(ctx)
     cursor = None
-    for name in sorted(name for name in names if name >= begin_topic):
+    async for name in in_turns(sorted(name for name in names if name >= begin_topic)):
         if not room:
             cursor = ctx.make("Cursor", topic_name=name, partition_index=0)
             break

@@ -14,6 +14,7 @@ from stratalog.broker.described_groups import described_group, refuse_groups, re
 from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_streams_protocol
 from stratalog.broker.groups.streams import ASSIGNOR, InternalTopic, StreamsGroup, StreamsMember, Tasks
 from stratalog.broker.java_hashing import in_hash_order, string_hash
+from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidGroupIdError, KafkaError
 
@@ -22,11 +23,13 @@ _NOT_REQUESTED, _NOT_STORED = 0, 1
 
 
 @handles(ApiKey.STREAMS_GROUP_DESCRIBE, versions=(0, 1), on_error=refuse_groups)
-def streams_group_describe(ctx: RequestContext, request: Any) -> Any:
+async def streams_group_describe(ctx: RequestContext, request: Any) -> Any:
     check_streams_protocol(ctx.broker)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_UNKNOWN
     status = _NOT_STORED if getattr(request, "include_topology_description", False) else _NOT_REQUESTED
-    return ctx.respond(groups=[_describe(ctx, group_id, operations, status) for group_id in request.group_ids])
+    return ctx.respond(
+        groups=[_describe(ctx, group_id, operations, status) async for group_id in in_turns(request.group_ids)]
+    )
 
 
 def _describe(ctx: RequestContext, group_id: str, operations: int, status: int) -> Any:

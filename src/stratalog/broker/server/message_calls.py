@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import struct
 import types
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from stratalog.broker.answered_errors import codes_of
 from stratalog.broker.server.dispatch import Api, Chunk, RequestContext, answer_error
 from stratalog.broker.server.sliced_response import SlicedResponse, write_sliced
 from stratalog.errors import InvalidRequestError
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Larger messages are read on a worker thread: that is some 1,000 fields, or 2 ms.
 _READ_BESIDE_BYTES: Final = 32 * 1024
+#: Responses with arrays of more elements are written on a worker thread.
+_WRITTEN_BESIDE: Final = 500
 #: Errors of an unreadable message.
 UNREADABLE: Final = (InvalidRequestError, struct.error, IndexError, UnicodeDecodeError)
 
@@ -115,8 +119,54 @@ def answer_message(
     except Exception as error:  # noqa: BLE001
         _send_failure(calls, api, ctx, request, error)
         return
-    if response is not None:
+    if response is None:
+        return
+    if is_written_beside(response):
+        calls.is_waiting = True
+        calls.finish_later(calls.host.loop.create_task(_send_large(calls, ctx, response)))
+    else:
         _answer(calls, ctx, response)
+
+
+def is_written_beside(response: Any) -> bool:
+    """Return whether to write a response on a worker thread: it has an array of many elements, or one of its elements.
+
+    Writing takes 5 us for an element.
+    """
+    if isinstance(response, SlicedResponse):
+        return False
+    fields = getattr(type(response), "__dataclass_fields__", ())
+    arrays = [value for name in fields if isinstance(value := getattr(response, name), tuple)]
+    count = sum(map(len, arrays))
+    if not 0 < count <= _WRITTEN_BESIDE:
+        return count > 0
+    for element in itertools.chain.from_iterable(arrays):
+        for name in getattr(type(element), "__dataclass_fields__", ()):
+            value = getattr(element, name)
+            if isinstance(value, tuple):
+                count += len(value)
+    return count > _WRITTEN_BESIDE
+
+
+async def _send_large(calls: Calls, ctx: RequestContext, response: Any) -> None:
+    """Write a response on a worker thread, and send it."""
+    await _write_large(calls, ctx, response)
+    calls.respond(())
+
+
+async def _write_large(calls: Calls, ctx: RequestContext, response: Any) -> None:
+    try:
+        answer, errors = await calls.broker.workers.run(_written_and_counted, ctx, response)
+    except Exception:  # noqa: BLE001
+        calls.fail(_writing(ctx))
+        return
+    calls.broker.answered_errors.add_counts(ctx.key, errors)
+    if not calls.line.closed:
+        _put(calls, ctx, answer, ())
+
+
+def _written_and_counted(ctx: RequestContext, response: Any) -> tuple[bytes, Mapping[int, int]]:
+    return write_response(ctx.key, ctx.correlation_id, response), codes_of(response)
 
 
 def _go_on_as_task(
@@ -148,7 +198,10 @@ async def _finish(
             _send_failure(calls, api, ctx, request, error)
     else:
         if response is not None and not calls.line.closed:
-            _answer(calls, ctx, response)
+            if is_written_beside(response):
+                await _write_large(calls, ctx, response)
+            else:
+                _answer(calls, ctx, response)
     calls.respond(())
 
 
@@ -177,14 +230,27 @@ def send_response(calls: Calls, ctx: RequestContext, response: Any) -> None:
             answer, rest = write_sliced(ctx.key, ctx.correlation_id, response)
         else:
             answer = write_response(ctx.key, ctx.correlation_id, response)
+    except Exception:  # noqa: BLE001
+        calls.fail(_writing(ctx))
+    else:
+        _put(calls, ctx, answer, rest)
+
+
+def _put(calls: Calls, ctx: RequestContext, answer: bytes, rest: Sequence[Chunk]) -> None:
+    """Queue the bytes of a response, with the throttle time of its client."""
+    try:
         throttle = ctx.throttle()
         if throttle is not None:
             answer = put_throttle_time(ctx.key, ctx.version, answer, throttle.ms)
             calls.throttle(throttle)
     except Exception:  # noqa: BLE001
-        calls.fail(f"writing the response to {ctx.key.message} v{ctx.version}")
+        calls.fail(_writing(ctx))
     else:
         calls.put(answer, *rest)
+
+
+def _writing(ctx: RequestContext) -> str:
+    return f"writing the response to {ctx.key.message} v{ctx.version}"
 
 
 def _read(key: ApiKey, version: int, frame: memoryview, position: int) -> Any:
