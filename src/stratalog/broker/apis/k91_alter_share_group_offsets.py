@@ -34,7 +34,11 @@ async def alter_share_group_offsets(ctx: RequestContext, request: Any) -> Any:
         numbers.setdefault(asked.topic_name, []).extend([each.partition_index for each in asked.partitions])
     return ctx.respond(
         error_code=0,
-        responses=[_topic(ctx, name, topics[name], numbers[name], failures) for name in topics if numbers[name]],
+        responses=[
+            _topic(ctx, name, topics[name], numbers[name], failures)
+            for name in topics
+            if numbers[name] or topics[name] is not None
+        ],
     )
 
 
