@@ -186,7 +186,9 @@ class World:
         if self.random.random() < 0.5:
             return None
         broker.is_up = False
-        broker.was_clean = self.random.random() < 0.6
+        # The end is not clean after a directory was lost: the one in its place lacks the file that says so.
+        has_all = all(replica.role.role is not Role.OFFLINE for replica in broker.replicas)
+        broker.was_clean = self.random.random() < 0.6 and has_all
         for replica in broker.replicas:
             replica.reign = None
             if broker.was_clean:

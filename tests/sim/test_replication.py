@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from stratalog.engine.replication import FollowerProgress, Reign
@@ -9,14 +11,16 @@ from tests.sim import replica_world
 from tests.sim.replica_world import FaultFound, World
 
 STEPS = 400
+#: Long enough for several reigns of each broker, and for most brokers to be lost and to come back.
+MANY_STEPS = 3_000
 
 
-def run(seeds: range) -> World:
+def run(seeds: Iterable[int], steps: int = STEPS) -> World:
     world = World(0)
     for seed in seeds:
         world = World(seed)
         try:
-            world.run(STEPS)
+            world.run(steps)
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise
@@ -30,6 +34,12 @@ def test_what_was_confirmed_is_in_every_later_leader() -> None:
 @pytest.mark.soak
 def test_what_was_confirmed_is_in_every_later_leader_of_10_000_runs() -> None:
     run(range(10_000))
+    run(range(10_000, 20_000), MANY_STEPS)
+
+
+def test_what_was_confirmed_outlives_directories_that_are_lost_before_a_stop() -> None:
+    """Seeds that found a model whose brokers stopped cleanly without what a lost directory had held."""
+    run((10015, 10468, 10941, 12015, 13037, 14627, 14715, 19545), MANY_STEPS)
 
 
 def test_the_runs_do_something() -> None:

@@ -243,6 +243,24 @@ def test_a_start_that_fails_leaves_the_epoch_of_the_clean_stop(tmp_path: Path) -
     assert json.loads((tmp_path / CLEAN_SHUTDOWN).read_text()) == {"version": 0, "brokerEpoch": 44}
 
 
+@pytest.mark.parametrize(("live", "reported"), [(2, 44), (1, -1)])
+def test_a_broker_without_one_of_its_directories_does_not_say_that_it_stopped_cleanly(
+    tmp_path: Path, live: int, reported: int
+) -> None:
+    """The controller would trust it to have the replicas of the missing directory."""
+    paths = [tmp_path / "first", tmp_path / "second"]
+    for path in paths:
+        format_dir(path, cluster_id=CLUSTER_ID, node_id=7)
+        DataDir.open(path, cluster_id=CLUSTER_ID, node_id=7).close(clean=True, broker_epoch=44)
+    opened = [DataDir.open(path, cluster_id=CLUSTER_ID, node_id=7) for path in paths[:live]]
+    read = settings(tmp_path, **{"log.dirs": ",".join(map(str, paths))})
+    member = ClusterMember(read, lambda _delta, _image: None, dirs=opened)
+    assert member.lifecycle._registration.previous_broker_epoch == reported
+    member.close()
+    for each in opened:
+        each.close(clean=False)
+
+
 # --- stratalog storage format -----------------------------------------------------------------------------------------
 
 

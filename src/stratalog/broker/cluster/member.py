@@ -70,7 +70,7 @@ class ClusterMember:
             first = opened[0]
             log = ClusterMetadataLog.open(first.path, clean_shutdown=first.was_clean, clock=clock, fs=fs)
             undo.pop_all()
-        self._previous_epoch = _previous_epoch(opened)
+        self._previous_epoch = _previous_epoch(opened, len(settings.data_dirs))
         self.quorum = Quorum(settings.bootstrap, settings.voters)
         self._loader = ImageLoader(publish)
         self._observer = Observer(
@@ -231,7 +231,12 @@ def formatted_cluster_id(paths: tuple[Path, ...], fs: FileSystem = REAL_FILESYST
     return next(iter(found))
 
 
-def _previous_epoch(dirs: list[DataDir]) -> int:
-    """Return the epoch in which all directories were closed cleanly; -1 if they differ."""
+def _previous_epoch(dirs: Sequence[DataDir], configured: int) -> int:
+    """Return the epoch in which all directories were closed cleanly; -1 if they differ or one of them is missing.
+
+    The controller trusts a broker that stopped cleanly to have its replicas, also those in the missing one (KIP-966).
+    """
+    if len(dirs) < configured:
+        return -1
     epochs = {each.previous_broker_epoch if each.was_clean else -1 for each in dirs}
     return epochs.pop() if len(epochs) == 1 else -1
