@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -191,6 +193,15 @@ def _throttle(world: RackWorld, rate: int | None, *nodes: int) -> None:
         assert [int(each.error_code) for each in reported.responses] == [0], reported
 
 
+def _lag(world: RackWorld, topic: str, replica: int) -> int:
+    """Return how far `stratalog cluster status` sees a replica behind its leader."""
+    command = [sys.executable, "-m", "stratalog", "cluster", "status", "-b", world.bootstrap, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    (found,) = [each for each in json.loads(done.stdout)["under_replicated"] if each["topic"] == topic]
+    return int(found["lag"][str(replica)])
+
+
 @pytest.mark.parametrize(
     ("source", "target", "held_by"), [(JVM, FIRST, FIRST), (FIRST, JVM, FIRST), (FIRST, SECOND, SECOND)]
 )
@@ -213,6 +224,7 @@ def test_a_throttled_reassignment_waits_for_its_rate(
     for _ in range(20):
         assert world.isr(topic) == [{source}]
         world.fetch(source, topic, 0)
+    assert 0 < _lag(world, topic, target) <= len(writer.confirmed)
     _throttle(world, 1 << 40, held_by)
     world.wait_for_isr(topic, {target})
     tool(reassign, [*options, "--verify"])
