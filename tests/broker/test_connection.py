@@ -23,12 +23,13 @@ from tests.broker.frames import read_response, request_frame
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
-from stratalog.broker.server import calls
+from stratalog.broker.server import calls, message_calls
 from stratalog.broker.server.acceptor import Acceptor
 from stratalog.broker.server.connection import Connection, memory_of, rest_of
 from stratalog.broker.server.server import Broker
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.wire import protocol
 from stratalog.wire.api_keys import ApiKey
 
 T = TypeVar("T")
@@ -507,6 +508,52 @@ def test_connections_beyond_the_limit_wait_for_a_free_place(tmp_path: Path) -> N
 
 
 # --- clients that go --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resets", [False, True])
+def test_a_request_is_carried_out_whose_client_goes_while_its_code_is_loaded(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, resets: bool
+) -> None:
+    """As the first LeaveGroup of a new broker, from a consumer that closes at once."""
+    may_end, name = threading.Event(), f"unread-{resets}"
+    prepare = protocol.prepare
+
+    def slowly(key: ApiKey, version: int) -> None:
+        assert may_end.wait(30)
+        prepare(key, version)
+
+    monkeypatch.setattr(protocol, "_prepared", protocol._prepared - {(ApiKey.CREATE_TOPICS, 5)})
+    monkeypatch.setattr(message_calls, "prepare", slowly)
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
+    host = acceptor_of(broker)
+    with connect(broker) as sock:
+        sock.sendall(framed(request_frame(ApiKey.API_VERSIONS, 0, {})))
+        if resets:
+            assert select.select([sock], [], [], 30)[0]
+        else:
+            receive_frame(sock)
+        sock.sendall(framed(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": [topic], "timeout": 30_000})))
+        wait_until(lambda: any(each.calls.is_reading for each in list(host.connections)))
+    wait_until(lambda: any(not each._reading for each in list(host.connections)))
+    on_loop(broker, host._sweep)
+    may_end.set()
+    wait_until(lambda: broker.services.metadata.topic(name) is not None)
+    wait_until(lambda: not any(each.calls.is_waiting for each in list(host.connections)))
+
+
+def test_requests_behind_one_that_waits_are_carried_out_though_their_client_has_gone(broker: Broker) -> None:
+    fetch = waiting_fetch(broker, 30_000)
+    topic = {"name": "behind", "num_partitions": 1, "replication_factor": 1}
+    created = framed(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": [topic], "timeout": 30_000}))
+    host = acceptor_of(broker)
+    with connect(broker) as other:
+        with connect(broker) as sock:
+            sock.sendall(framed(fetch) + created)
+            wait_until(lambda: len(broker.services.purgatory) == 1)
+        wait_until(lambda: any(not each._reading for each in list(host.connections)))
+        other.sendall(framed(produce_frame(b"woken")))
+        receive_frame(other)
+    wait_until(lambda: broker.services.metadata.topic("behind") is not None)
 
 
 def test_what_a_request_began_to_change_is_finished_without_its_client(

@@ -120,6 +120,7 @@ class Calls:
         "_unsent",
         "broker",
         "host",
+        "is_reading",
         "is_waiting",
         "line",
         "out",
@@ -137,6 +138,8 @@ class Calls:
         self._queued_bytes = 0
         #: Whether no further request is taken: an answer is pending, or the client is throttled.
         self.is_waiting = False
+        #: Whether the request in progress is still being read, on another thread: nothing of it is done yet.
+        self.is_reading = False
         #: The end of the throttle time, and the quota that was exceeded.
         self._muted: tuple[QuotaTimer, QuotaMeter] | None = None
         #: What is cancelled when the connection closes, and what is finished all the same.

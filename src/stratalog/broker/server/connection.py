@@ -122,6 +122,8 @@ class Connection:
         While received bytes have to wait, the socket is not read. And the loop reports a reset that directly follows
         bytes only once, with those bytes.
         """
+        if self.calls.is_reading:
+            return False  # the request is carried out all the same
         poll = select.poll()
         poll.register(self._fd, 0 if self._reading else _ENDED)  # errors are always reported
         return bool(poll.poll(0))
@@ -209,17 +211,27 @@ class Connection:
             self.proceed()
 
     def _look(self) -> None:
-        """Handle readability while a request has to wait: the client has gone, or has sent more."""
+        """Handle readability while a request has to wait: the client has gone, or has sent more.
+
+        What a client sent before it went is carried out, as by Kafka: a consumer leaves its group like that.
+        """
         try:
-            if self._peek():
-                self._loop.remove_reader(self._fd)
-                self._reading = False
-            else:
-                self.close()
+            is_there = bool(self._peek()) or self._has_requests()
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
+            is_there = self.calls.is_reading
+        if is_there:
+            self._loop.remove_reader(self._fd)
+            self._reading = False
+        else:
             self.close()
+
+    def _has_requests(self) -> bool:
+        """Return whether there are requests that were received and not begun."""
+        if self.is_starved:
+            return False
+        return self.calls.is_reading or self.calls.has_left or self.framing.has_leftover
 
     def _peek(self) -> bytes:
         return self._sock.recv(1, socket.MSG_PEEK)

@@ -52,6 +52,7 @@ def prepare_message(calls: Calls, api: Api, version: int, correlation_id: int, f
 
     def go_on(read: asyncio.Future[Any]) -> None:
         copies.hold(-len(frame))
+        calls.is_reading = False
         error = None if read.cancelled() else read.exception()
         if calls.line.closed or read.cancelled():
             return
@@ -70,7 +71,7 @@ def prepare_message(calls: Calls, api: Api, version: int, correlation_id: int, f
         if not calls.is_waiting or calls.is_muted:
             calls.respond(())
 
-    calls.is_waiting = True
+    calls.is_waiting = calls.is_reading = True
     copies.hold(len(frame))
     calls.broker.workers.submit(_prepared_and_read, api.key, version, frame).add_done_callback(go_on)
 

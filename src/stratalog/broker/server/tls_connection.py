@@ -126,6 +126,9 @@ class TlsConnection(Connection):
     def _peek(self) -> bytes:
         return socket.socket.recv(self._sock, 1, socket.MSG_PEEK)  # of the bytes below TLS
 
+    def _has_requests(self) -> bool:
+        return super()._has_requests() or (not self._shaking and bool(self._secured.pending()))
+
     def proceed(self) -> None:
         super().proceed()
         if not (self.closed or self._is_held()) and self._secured.pending():
