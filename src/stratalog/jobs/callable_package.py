@@ -1,6 +1,6 @@
-"""Packages that are functions too: `stratalog.jobs.audit(url)` is `run.audit` of that package.
+"""Packages that can be called: `stratalog.jobs.audit(url)` calls `run.audit` of that package.
 
-The name is the function in the interface of `stratalog.jobs`, and the package once one of its modules was imported.
+In the interface of `stratalog.jobs` the name is the function. Once one of its modules is imported, it is the package.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ class _CallablePackage(ModuleType):
 
 
 def make_callable(package: str) -> None:
-    """Make calls of a package call the function of its name in its door."""
+    """Make a call of a package call the function of the same name in its `__init__`."""
     sys.modules[package].__class__ = _CallablePackage

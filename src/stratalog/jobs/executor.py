@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 class TaskError(StratalogError):
-    """A task failed on another machine or process. The message names it; `remote_traceback` is that of the worker."""
+    """A task failed in another process or on another machine. `remote_traceback` is the worker's traceback."""
 
     def __init__(self, message: str, remote_traceback: str = "") -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class TaskError(StratalogError):
 
 
 class Executor(Protocol):
-    """Does independent tasks, several at a time."""
+    """Runs independent tasks, several at a time."""
 
     def map(
         self,
@@ -47,12 +47,12 @@ class Executor(Protocol):
         progress: Progress = SILENT,
         cost: Callable[[T], int] = lambda _: 1,
     ) -> Generator[R, None, None]:
-        """Yield `work(task)` for every task, as results come, in no order.
+        """Yield `work(task)` for every task, as results arrive, in no order.
 
         `work` may be called twice for one task, so it must be idempotent. `progress` advances by the `cost` of each
-        task that is done, such as its bytes. Closing the generator cancels the tasks that have not begun, and waits
-        for the others. Callers that may not come to its end close it: left to the garbage collector, it would wait for
-        threads wherever that runs, which can be in the middle of their own start.
+        finished task, such as its bytes. Closing the generator cancels the tasks that have not begun, and waits for the
+        others. A caller that may stop early must close it: the garbage collector would wait for threads at any point,
+        even while they start.
 
         Raises what `work` raised for the first task that failed, or a TaskError that names the task.
         """
@@ -66,14 +66,14 @@ class Exchanger(Executor, Protocol):
         """The number of tasks that run concurrently."""
 
     def rows(self, parts: int) -> AbstractContextManager[StepRows]:
-        """Return the numbers from 0 as a column `id`, one a part. Derived tables end with the context."""
+        """Return a table of the numbers from 0 in a column `id`, one in each part. It is valid within the context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
     """An executor on `count` threads of this process, by default one for each processor.
 
-    Tasks are taken as threads come free, so an iterator of tasks is never held as a whole.
+    Threads take tasks as they become free, so an iterator of tasks is never held as a whole.
     """
 
     count: int = os.cpu_count() or 1
@@ -87,7 +87,7 @@ class Threads:
         progress: Progress = SILENT,
         cost: Callable[[T], int] = lambda _: 1,
     ) -> Generator[R, None, None]:
-        """See `Executor.map`. Exceptions of `work` are passed on unchanged."""
+        """See `Executor.map`. Exceptions of `work` are raised unchanged."""
         total = sum(map(cost, tasks)) if isinstance(tasks, Sequence) else 0
         source = iter(tasks)
         running: dict[Future[R], int] = {}
@@ -118,7 +118,7 @@ class Threads:
 
     @contextmanager
     def rows(self, parts: int) -> Iterator[StepRows]:
-        """See `Exchanger.rows`. They are in a temporary directory."""
+        """See `Exchanger.rows`. Rows are kept in a temporary directory."""
         with TemporaryDirectory(prefix="stratalog-rows-") as directory:
             yield ThreadRows.numbers(self, Path(directory), parts)
 
@@ -130,7 +130,7 @@ THREADS: Final = Threads()
 def even_groups(costs: Sequence[int], groups_max: int) -> list[list[int]]:
     """Return the numbers of tasks in groups of about even cost, the most expensive first. Pure.
 
-    A task as expensive as a whole group has one to itself. A task without a cost still counts.
+    A task as expensive as a whole group gets its own group. A task without a cost still counts.
     """
     share = -(-(sum(costs) + len(costs)) // max(groups_max, 1))
     groups: list[list[int]] = []
@@ -170,7 +170,7 @@ def map_in_order(
     progress: Progress = SILENT,
     cost: Callable[[T], int] = lambda _: 1,
 ) -> list[R]:
-    """Return `work(task)` for every task, in the order of the tasks; else as `Executor.map`."""
+    """Return `work(task)` for every task, in the order of the tasks. Otherwise like `Executor.map`."""
     numbered = [_Numbered(number, task) for number, task in enumerate(tasks)]
     done = executor.map(
         _NumberedWork(work), numbered, title=title, progress=progress, cost=lambda each: cost(each.task)

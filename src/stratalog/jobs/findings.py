@@ -1,4 +1,4 @@
-"""Findings of any check: their severity, and the repair for them."""
+"""Findings of any check, with severity and repair."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Severity(enum.IntEnum):
-    """The severity of a finding: an error is damage or contradiction, a warning waste or doubt, a note harmless."""
+    """The severity of a finding: an error is damage or contradiction, a warning waste or doubt; a note is harmless."""
 
     NOTE = 0
     WARNING = 1
@@ -16,7 +16,7 @@ class Severity(enum.IntEnum):
 
 
 class Action(Protocol):
-    """The repair of a finding. It has all that it needs when the check creates it."""
+    """The repair of a finding. It has all that it needs when it is created."""
 
     def describe(self) -> str:
         """Return what will be done, in one clause."""
@@ -24,7 +24,7 @@ class Action(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong. The value of `kind` is the name that is printed: one way in which something is wrong."""
+    """One thing that is wrong. The value of `kind` is the printed name of the fault."""
 
     severity: Severity
     kind: enum.Enum

@@ -1,11 +1,11 @@
 """A record of the work done by an incremental, restartable job, in a directory or an object store.
 
-A document of JSON a name, each replaced whole or not at all:
+Each name has one JSON document, which is replaced atomically:
 
     <location>/<name>.json
 
-A job that is killed finds the last document that it saved; two jobs on one location at a time are not guarded against
-each other: the later save wins.
+A killed job finds the last document that it saved. Two jobs must not use one location at the same time: the later save
+wins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SUFFIX: Final = ".json"
 
 
 class State:
-    """Documents of JSON by name. `location` is a directory, made at the first save, or the URL of an object store."""
+    """JSON documents by name. `location` is a directory, made at the first save, or the URL of an object store."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class State:
         options: Mapping[str, str] | None = None,
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
-        """`options` are those of the object store. UsageError for a URL that cannot be used."""
+        """Open the location with the `options` of the object store. Raises UsageError for an unusable URL."""
         text = str(location)
         self.location = text
         self._fs = fs
@@ -46,10 +46,7 @@ class State:
             self._directory = Path(unquote(urlsplit(text).path) if text.startswith("file://") else text)
 
     def load(self, name: str) -> Any | None:
-        """Return the document that was saved last, or None if there is none.
-
-        Raises UsageError for one that is no JSON.
-        """
+        """Return the last saved document, or None if there is none. Raises UsageError if it is not JSON."""
         data = self._read(_file_name(name))
         if data is None:
             return None
@@ -61,7 +58,7 @@ class State:
             ) from error
 
     def save(self, name: str, document: Any) -> None:
-        """Replace a document; durable when this returns. RemoteStorageError, OSError."""
+        """Replace a document durably. Raises RemoteStorageError or OSError."""
         data = json.dumps(document, separators=(",", ":")).encode()
         if self._store is not None:
             self._store.put(_file_name(name), data)
@@ -70,7 +67,7 @@ class State:
             write_atomic(self._directory / _file_name(name), data, self._fs)
 
     def delete(self, name: str) -> None:
-        """Forget a document; one that is not there is fine."""
+        """Delete a document, if it exists."""
         if self._store is not None:
             self._store.delete([_file_name(name)])
         elif self._directory is not None:
@@ -95,12 +92,10 @@ class State:
 
 
 class Ledger:
-    """The work done, by key, in one document of a state.
+    """The work done, by key, in one document of a state. Use it as a context manager.
 
-    Saved every `period` seconds during the work, and at the end.
-
-    Work that was done since the last save is done again after a crash. Use as a context; without a state it only
-    remembers.
+    It is saved every `period` seconds during the work, and at the end. After a crash, work since the last save is done
+    again. Without a state it is only kept in memory.
     """
 
     def __init__(self, state: State | None, name: str, *, period: float = 5.0, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -125,7 +120,7 @@ class Ledger:
         return self._done.get(key)
 
     def add(self, key: str, value: Any) -> None:
-        """Remember a value that JSON can hold; save when it is time to."""
+        """Add a JSON value, and save if the period is over."""
         self._done[key] = value
         self._is_saved = False
         if self._clock.monotonic() - self._saved_at >= self._period:

@@ -1,4 +1,4 @@
-"""Progress of long work: the one bar, on a terminal; otherwise nothing."""
+"""Progress of long work: one bar on a terminal, otherwise nothing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class Progress:
     """Receives the progress of a job's parts in order: `begin`, `advance`, `end`. This one does nothing."""
 
     def begin(self, title: str, total: int) -> None:
-        """Start a part of `total` units of work (bytes, or tasks). 0: how many is not known."""
+        """Start a part of `total` units of work (bytes or tasks), 0 if unknown."""
 
     def advance(self, amount: int) -> None:
-        """Report that so much more of it is done."""
+        """Report `amount` more units as done."""
 
     def end(self) -> None:
-        """End the part, done or not."""
+        """End the part, complete or not."""
 
 
 SILENT = Progress()
@@ -35,7 +35,7 @@ def tracked(items: Iterable[T], title: str, total: int, progress: Progress) -> I
 
 
 class TerminalProgress(Progress):
-    """A bar on stderr, gone when the part is over."""
+    """A bar on stderr, removed when the part is over."""
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -58,7 +58,7 @@ class TerminalProgress(Progress):
 
 
 def terminal_progress() -> Progress:
-    """Return a bar where stderr is a terminal, else nothing."""
+    """Return a bar if stderr is a terminal, otherwise `SILENT`."""
     from rich.console import Console  # start-up cost
 
     return TerminalProgress() if Console(stderr=True).is_terminal else SILENT

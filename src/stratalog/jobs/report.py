@@ -15,16 +15,16 @@ from stratalog.util import TableColumn, print_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Of a cell or a heading, in characters: up to here it is not folded.
+#: Cells and headings up to this many characters are not folded.
 _SHORT: Final = 24
-#: A column of longer ones is folded, down to this.
+#: The minimum width, in characters, of a column of longer cells, which are folded.
 _LONG_MIN: Final = 20
-#: What a column takes besides.
+#: The characters between two columns.
 _BETWEEN: Final = 3
 
 
 class Unit(Enum):
-    """The display format of a number; JSON has it plain."""
+    """The display format of a number. JSON has the plain number."""
 
     PLAIN = "plain"
     #: bytes, with a binary unit
@@ -35,7 +35,7 @@ class Unit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`name` is the key in JSON and, with blanks for underscores, the heading."""
+    """A column. `name` is the key in JSON and, with spaces for underscores, the heading."""
 
     name: str
     unit: Unit = Unit.PLAIN
@@ -47,9 +47,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Rows under `columns`, cells in the same order; `totals` are said below the table, and under their names in JSON.
+    """Rows under `columns`, with cells in the same order, and `totals`, which are printed below the table.
 
-    Cells are str, int, float, bool or None (and whatever JSON can hold, for machines only).
+    Cells are str, int, float, bool or None. For JSON output alone they may be any JSON value.
     """
 
     title: str
@@ -58,16 +58,16 @@ class Report:
     totals: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """One line: {"title": .., "rows": [{column: cell}], "totals": {..}}."""
+        """Return one line: {"title": .., "rows": [{column: cell}], "totals": {..}}."""
         names = [column.name for column in self.columns]
         rows = [dict(zip(names, row, strict=True)) for row in self.rows]
         document = {"title": self.title, "rows": rows, "totals": dict(self.totals)}
         return json.dumps(document, separators=(",", ":"))
 
     def print(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
-        """Print to `file` (standard output): lines with tabs in a pipe, or JSON.
+        """Print to `file` (standard output): a table on a terminal, lines with tabs in a pipe, or JSON.
 
-        A rich table on a terminal, or, where the terminal is too narrow for one, a paragraph a row.
+        If the terminal is too narrow for a table, each row becomes a paragraph.
         """
         out = file or sys.stdout
         if as_json:
@@ -94,7 +94,7 @@ class Report:
             console.print(self._totals_text())
 
     def _fits(self, width: int) -> bool:
-        """Return whether columns of long text, if there are any, have room left by the others."""
+        """Return whether the short columns leave enough room for those with long text."""
         cells = [[column.heading for column in self.columns], *self._shown()]
         widths = [max(len(row[position]) for row in cells) for position in range(len(self.columns))]
         short = [each for each in widths if each <= _SHORT]
@@ -102,7 +102,7 @@ class Report:
         return left >= _LONG_MIN * (len(widths) - len(short))
 
     def _print_paragraphs(self, console: Console) -> None:
-        """Print short texts one behind the other and long ones on lines of their own; leave out empty ones."""
+        """Print short cells on one line and each long cell on a separate line. Omit empty cells."""
         from rich.padding import Padding  # start-up cost
 
         for row in self._shown():
@@ -148,7 +148,7 @@ def shown(cell: Any, unit: Unit = Unit.PLAIN) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes for people: 3 significant digits and a binary unit."""
+    """Return a size for people: 3 significant digits and a binary unit."""
     value, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
         if abs(value) < 1024:
@@ -158,7 +158,7 @@ def size_text(size: int) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """Return a time in UTC to the millisecond; the number itself where the calendar ends."""
+    """Return a time in UTC to the millisecond, or the number itself beyond the calendar."""
     try:
         moment = datetime.fromtimestamp(time_ms // 1000, UTC)
     except (OverflowError, ValueError, OSError):

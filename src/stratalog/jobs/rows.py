@@ -1,11 +1,11 @@
-"""Tables that a job makes in parts and sends from one step to the next by a key. No table is ever in memory as a whole.
+"""Tables that a job computes in parts and exchanges between steps by key. No table is ever in memory as a whole.
 
     with executor.rows(3) as numbers:
         words = numbers.map(Count(), "bucket int, count long, word binary").exchange("bucket", 8, ("bucket", "-count"))
         top = list(words.map(Top(), "word binary").values("word"))
 
-A step is a function from the Arrow batches of one part to others. It may run twice for a part, so it must be
-idempotent. `ThreadRows` keeps what it sends in files of this machine; Spark keeps it as it keeps its shuffles.
+A step is a function from the Arrow batches of one part to new batches. It may run twice for a part, so it must be
+idempotent. `ThreadRows` keeps exchanged rows in local files, Spark in its shuffle storage.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StepRows(Protocol):
     """A table in parts. Nothing is computed before `values` asks for it."""
 
     def map(self, step: Step, schema: str) -> Self:
-        """Return what `step` makes of each part. `schema` is `name kind, ...` of the kinds int, long and binary."""
+        """Apply `step` to each part. `schema` of the result is `name kind, ...` with kinds int, long and binary."""
 
     def exchange(self, key: str, parts: int, order: Sequence[str]) -> Self:
         """Put rows with the same `key`, a non-negative number, into one of `parts`, sorted by the numbers in `order`.
@@ -39,23 +39,23 @@ class StepRows(Protocol):
         """
 
     def where(self, column: str, equals: int, *, negated: bool = False) -> Self:
-        """Return the rows that have this number in a column; with `negated`, the others."""
+        """Return the rows with this number in a column; with `negated`, the others."""
 
     def kept(self) -> Self:
-        """Return the same rows, computed once however often they are used."""
+        """Return the same rows, computed only once even if they are used several times."""
 
     def values(self, column: str) -> Generator[bytes, None, None]:
         """Compute, and yield the bytes of a column, in no order. Closing the iterator ends the work."""
 
 
 class _Tasks(Protocol):
-    """The properties of an executor that a table needs."""
+    """What a table needs of an executor."""
 
     def map(self, work: Callable[[Any], Any], tasks: Sequence[Any], *, title: str) -> Generator[Any, None, None]: ...
 
 
 def arrow_schema(text: str) -> pa.Schema:
-    """Return the schema that `StepRows.map` is given as text."""
+    """Return the Arrow schema for the text that `StepRows.map` takes."""
     import pyarrow as pa  # keeps `import stratalog.jobs` cheap
 
     kinds = {"int": pa.int32(), "long": pa.int64(), "binary": pa.binary()}
@@ -63,9 +63,9 @@ def arrow_schema(text: str) -> pa.Schema:
 
 
 class ThreadRows:
-    """The `StepRows` of threads. Parts that are sent or kept lie in files of `directory`.
+    """The `StepRows` of threads. Exchanged and kept parts are files in `directory`.
 
-    Memory: for each thread one batch of each step, and one sorted part.
+    In memory are, for each thread, one batch of each step and one sorted part.
     """
 
     def __init__(self, threads: _Tasks, directory: Path, schema: pa.Schema, parts: Sequence[Part]) -> None:
@@ -138,7 +138,7 @@ class ThreadRows:
         def read(part: Part) -> list[bytes]:
             return [value for batch in part() for value in batch[column].to_pylist()]
 
-        # Not all parts at once: those of a step before are computed by the first that asks, on these same threads.
+        # Not all parts at once: the first that needs an earlier step computes it on these same threads.
         with closing(self._threads.map(read, self._parts, title="reading rows")) as parts:
             for values in parts:
                 yield from values
@@ -158,7 +158,7 @@ class ThreadRows:
 
 
 class _Once:
-    """Work that the first caller does, and others wait for. An error is every caller's."""
+    """Work that the first caller does while others wait. Every caller gets its error."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -181,7 +181,7 @@ class _Once:
 
 
 class _RowsFile:
-    """Arrow batches in a file, each as one message. Safe to append to from several threads."""
+    """Arrow batches in a file, each as one message. `append` is thread-safe."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
@@ -191,7 +191,7 @@ class _RowsFile:
     def append(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
             message = batch.serialize()
-            # Opened for each batch: there may be more parts than a process has descriptors.
+            # Opened for each batch: there may be more parts than a process has file descriptors.
             with self._lock, self._path.open("ab") as file:
                 file.write(message)
 
@@ -215,7 +215,7 @@ def _by_key(batch: pa.RecordBatch, key: str, parts: int) -> Iterator[tuple[int, 
 
 
 def _sorted(batches: Iterator[pa.RecordBatch], order: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in order, one a batch: each is a view of the file that it lies in."""
+    """Yield the rows in order, one in each batch, as views of the file."""
     import pyarrow as pa  # keeps `import stratalog.jobs` cheap
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""The audit of data directories and buckets: rules, findings (such as orphans) and their repair."""
+"""Audit data directories and buckets: rules, findings (such as orphans) and their repair."""
 
 import lazy_loader
 

@@ -1,8 +1,7 @@
-"""An audit of a whole bucket: what is read, in which order, and the rules of `partition` put to it.
+"""Audit a whole bucket by the rules of `partition`. Only reads.
 
-With metadata at hand the partitions come in the order in which the metadata mention them, one of its partitions at a
-time; then those that no metadata mention. A task lists and judges a partition; with `deep`, another one reads the
-content of a segment, as soon as its partition is judged. Only reads.
+One task lists and judges a partition. With `deep`, another task reads the content of each of its segments afterwards.
+If metadata is given, partitions are audited one metadata partition at a time; those that it does not mention come last.
 """
 
 from __future__ import annotations
@@ -54,7 +53,10 @@ READERS: Final = Threads(4)
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """`topics` None: all. What is younger than `grace_ms` at `now_ms` may be under way. `deep` reads every object."""
+    """Options of an audit: `topics` is None for all topics, and `deep` reads every object.
+
+    Objects younger than `grace_ms` at `now_ms` may belong to a copy or deletion in progress.
+    """
 
     now_ms: int
     grace_ms: int
@@ -64,9 +66,9 @@ class AuditOptions:
 
 @dataclass(slots=True)
 class BucketAudit:
-    """The extent of an audit and its findings; bytes are those of all objects, `read_bytes` those that were read.
+    """The extent of an audit and its findings. `bytes` counts all objects, `read_bytes` those that were read.
 
-    `known_segments` were found sound by an earlier run and are the same since, so their content was not read.
+    `known_segments` counts segments that an earlier run found sound. They have not changed, so they were not read.
     """
 
     findings: list[ObjectFinding] = field(default_factory=list)
@@ -79,7 +81,7 @@ class BucketAudit:
 
 
 class Bucket:
-    """A bucket that tasks open where they run: other processes get its URL and options."""
+    """A bucket that each task opens where it runs: other processes get its URL and options."""
 
     def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
         self.url = url
@@ -88,7 +90,7 @@ class Bucket:
 
     @classmethod
     def of(cls, store: ObjectStore) -> Bucket:
-        """Return a bucket for tasks of this process. A `PlainView` has the keys of what is encrypted."""
+        """Return a bucket for tasks of this process. Pass a `PlainView` to read encrypted segments."""
         bucket = cls(store.url)
         bucket.view = plain_view(store)
         bucket._is_open_store = True
@@ -142,7 +144,7 @@ class _ContentTask:
 
     @property
     def fingerprint(self) -> str:
-        """Totals of all objects as the store lists them."""
+        """The totals of all objects as the store lists them. They change when an object does."""
         objects = sorted(self.facts.stored.objects.values(), key=lambda info: info.key)
         listed = [(info.key, info.size, info.etag or info.last_modified_ms) for info in objects]
         return f"{crc32c(repr(listed).encode()):08x}:{self.size}"
@@ -160,16 +162,16 @@ def audit_bucket(
     ledger: Ledger | None = None,
     progress: Progress = SILENT,
 ) -> BucketAudit:
-    """Check a bucket, with the metadata of `data_dirs` if given. Nothing is changed.
+    """Check a bucket, with the metadata of `data_dirs` if given. Change nothing.
 
-    An open store is for threads of this process; other executors need a `Bucket`. `ledger` remembers contents that were
-    sound; without one everything is read.
+    An open store works for threads of this process only; other executors need a `Bucket`. `ledger` remembers sound
+    contents; without one everything is read.
 
     Returns:
         All findings, by topic, partition and offset.
 
     Raises:
-        RemoteStorageError, TaskError: The store fails; then nothing is known.
+        RemoteStorageError, TaskError: The store failed, so there is no result.
     """
     if isinstance(bucket, ObjectStore):
         bucket = Bucket.of(bucket)
@@ -208,7 +210,7 @@ def _judged(  # noqa: PLR0917
     executor: Executor,
     progress: Progress,
 ) -> Generator[_Judged, None, None]:
-    """Have every partition judged, and add what comes of it to `result`."""
+    """Judge every partition, and add the findings to `result`."""
     tasks = (
         _PartitionTask(
             bucket=bucket,
@@ -256,7 +258,7 @@ def _check_contents(
 
 
 def plain_view(store: ObjectStore) -> PlainView:
-    """Return a view on the contents of segments: `store` itself where it is one, without keys else."""
+    """Return a view of segment contents: `store` itself if it is one, otherwise a view without keys."""
     return store if isinstance(store, PlainView) else PlainView(SegmentReader(store))
 
 
@@ -311,7 +313,7 @@ def _judge(task: _PartitionTask) -> _Judged:
 
 
 def _check(task: _ContentTask) -> tuple[str, list[ObjectFinding], int]:
-    """Return the findings of a segment's content, and how many bytes were read for them."""
+    """Return the findings of a segment's content, and the number of bytes read."""
     read = 0
 
     def on_bytes(count: int) -> None:
@@ -323,7 +325,7 @@ def _check(task: _ContentTask) -> tuple[str, list[ObjectFinding], int]:
 
 
 def segments_to_read(stored: PartitionObjects, metadata: PartitionMetadata | None) -> Iterator[SegmentFacts]:
-    """Yield the segments of a partition whose content can be checked: those with a manifest that can be read."""
+    """Yield the segments of a partition whose content can be checked: those with a readable manifest."""
     sets, _ = group_objects(stored.objects)
     for segment_id, manifest in stored.manifests.items():
         if isinstance(manifest, SegmentManifest) and segment_id in sets:
@@ -374,7 +376,7 @@ def order_of(finding: ObjectFinding) -> tuple[str, int, int, str, str]:
 
 
 def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
-    """Yield objects in the bucket that belong to no partition, and topics with several ids."""
+    """Yield findings for objects that belong to no partition, and for topics with several ids."""
     for name in bucket.foreign_directories:
         yield ObjectFinding(
             severity=Severity.NOTE,

@@ -1,6 +1,6 @@
-"""Check the contents of a segment's objects against each other. Pure: bytes are passed in, nothing is fetched.
+"""Check the contents of a segment's objects against each other. Pure: the caller passes the bytes in.
 
-Records come in pieces, in order: one piece and part of the one before are in memory. Indexes come whole.
+Records come in pieces, in order. One piece and part of the previous one are in memory. Indexes come whole.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Expected:
 
 
 class IndexEntries:
-    """The entries of both indexes, held against batches as these go by."""
+    """The entries of both indexes, compared with each batch in turn."""
 
     def __init__(self, expected: Expected, offset_index: Buffer | None, time_index_data: Buffer | None) -> None:
         self.faults: list[ContentFault] = []
@@ -108,7 +108,7 @@ class IndexEntries:
         yield from time_index.decode_entries(view, expected.base_offset)
 
     def meet(self, position: int, batch: RecordBatch) -> None:
-        """Take the next batch. Only its headers are read."""
+        """Compare entries with the next batch. Reads only its header."""
         base, last = batch.base_offset, batch.last_offset
         entry = self._next_offset
         if entry is not None and entry.position <= position:
@@ -135,11 +135,11 @@ class IndexEntries:
         self._largest_ms = largest
 
     def stop(self) -> None:
-        """Stop checking entries: a batch is damaged, and entries that point at or after it may be right."""
+        """Stop checking entries. After a damaged batch, entries that point at or after it may still be right."""
         self._next_offset = self._next_time = None
 
     def end(self, size: int) -> None:
-        """Finish after the last batch; the records have `size` bytes."""
+        """Finish after the last batch. The records have `size` bytes."""
         if self._next_offset is not None:
             offset, position = self._next_offset
             self._fault(
@@ -160,9 +160,9 @@ class IndexEntries:
 
 
 class RecordsWalk:
-    """The records of one segment, piece by piece; every piece but the last is whole blocks.
+    """The records of one segment, piece by piece. Every piece but the last consists of whole blocks.
 
-    `faults` is complete after `end`; `block_crc32c` and `crc32c` are those of the bytes that came.
+    `faults` is complete after `end`. `block_crc32c` and `crc32c` are the checksums of the bytes received.
     """
 
     def __init__(self, expected: Expected, entries: IndexEntries) -> None:
@@ -257,7 +257,7 @@ class RecordsWalk:
                 )
 
     def lose(self, kind: AuditKind, text: str) -> None:
-        """Note why no batches can be read from here on."""
+        """Record why no batches can be read from here on."""
         self._is_lost = True
         self._rest = b""
         self._fault(kind, text)
@@ -273,7 +273,7 @@ class RecordsWalk:
 
 
 def check_small(kind: ObjectKind, data: Buffer, last_epoch: int) -> ContentFault | None:
-    """Return what is wrong with a transaction index, producer snapshot or leader epoch checkpoint."""
+    """Return the fault of a transaction index, producer snapshot or leader epoch checkpoint, if any."""
     try:
         if kind is ObjectKind.TXN_INDEX:
             for _ in txn_index.decode_entries(data):

@@ -1,8 +1,6 @@
-"""The findings of a bucket audit, and the repairs for them.
+"""The findings of a bucket audit, and the repairs for them: values, without I/O.
 
 `docs/reference/tiered_storage.md` has the table.
-
-Values only, nothing is read or written here.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from stratalog.remote.storage import ObjectKind, PendingUpload
 
 
 class AuditKind(enum.Enum):
-    """Value: the name that is printed. One kind is one way in which a bucket can be wrong."""
+    """One way in which a bucket can be wrong. The value is the printed name."""
 
     # --- objects of a segment
     ORPHAN = "orphan"
@@ -57,7 +55,7 @@ class AuditKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeleteObjects:
-    """Delete these in order (a manifest first), unless there is now a manifest at `manifest_key`."""
+    """Delete these keys in order (a manifest first), unless a manifest now exists at `manifest_key`."""
 
     keys: tuple[str, ...]
     manifest_key: str | None = None
@@ -120,10 +118,10 @@ class Offsets:
 class ObjectFinding(Finding):
     """One thing that is wrong with a bucket.
 
-    `bytes` are those of the objects, or of the records, that it is about, 0 where that has no meaning. `action`
-    proposes what to do. `mend` is what repair would do, None: nothing. `newest_ms` is when the youngest of what it is
-    about was written, by the clock of the store or of the broker that wrote the metadata; repair compares it with its
-    grace period.
+    `bytes` is the size of the affected objects or records, 0 if that has no meaning. `action` tells the operator what
+    to do. `mend` is what repair would do, None for nothing. `newest_ms` is when the youngest affected object was
+    written, by the clock of the store or of the broker that wrote the metadata. Repair compares it with its grace
+    period.
     """
 
     kind: AuditKind
@@ -141,7 +139,7 @@ class ObjectFinding(Finding):
 
 @dataclass(frozen=True, slots=True)
 class PlannedMend:
-    """Something that repair does, and why."""
+    """One step of a repair, and the reason for it."""
 
     finding: ObjectFinding
     mend: Mend
@@ -156,10 +154,10 @@ class RepairPlan:
 
 
 def plan_repair(findings: list[ObjectFinding], now_ms: int, grace_ms: int) -> RepairPlan:
-    """Return what of `findings` repair may mend at `now_ms`, each mend once; nothing that is younger than `grace_ms`.
+    """Return the mends that repair may carry out at `now_ms`, each once, and those that are too young for it.
 
-    What is as old as the period is old enough. A time in the future is young, whatever the period: then a clock is
-    wrong.
+    An object is old enough at an age of exactly `grace_ms`. A time in the future means that a clock is wrong: the
+    object counts as young, whatever the period.
     """
     mends: dict[Mend, PlannedMend] = {}
     young = []
@@ -174,7 +172,7 @@ def plan_repair(findings: list[ObjectFinding], now_ms: int, grace_ms: int) -> Re
 
 
 def _segments_at_once(mends: list[PlannedMend]) -> tuple[PlannedMend, ...]:
-    """`mends`, with one for all that is rebuilt of a segment: its records are read once."""
+    """Combine the rebuilds of each segment into one mend, so that its records are read once."""
     kinds: dict[str, list[ObjectKind]] = {}
     for planned in mends:
         if isinstance(planned.mend, RemakeIndexes):

@@ -1,6 +1,6 @@
 """Rules for all segments of a partition together: duplicate offsets, missing offsets, other lineages.
 
-Pure. Only segments that readers get are looked at.
+Pure. Covers only the segments that readers use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def audit_offsets(
 
 
 def _of_another_lineage(ordered: Sequence[SegmentManifest], log: LogFacts | None) -> set[int]:
-    """Identities of the manifests that do not belong to the history that is in force."""
+    """Return the identities of the manifests that do not belong to the current lineage."""
     if log is not None and log.lineage:
         return {
             id(manifest)
@@ -47,10 +47,10 @@ def _of_another_lineage(ordered: Sequence[SegmentManifest], log: LogFacts | None
 
 
 def _older_than_before(ordered: Sequence[SegmentManifest]) -> set[int]:
-    """Find segments of abandoned histories without a leader: in one history epochs ascend with offsets.
+    """Find segments of abandoned lineages without asking a leader: in one lineage epochs ascend with offsets.
 
-    The newest epochs are trusted first. A segment that contradicts them is of an abandoned history: one of its epochs
-    ends where a later one has begun, or begins where an earlier one has not ended.
+    The newest epochs are trusted first. A segment that contradicts them belongs to an abandoned lineage: one of its
+    epochs ends after a later one has begun, or begins before an earlier one has ended.
     """
     begins: dict[int, int] = {}
     ends: dict[int, int] = {}
@@ -71,7 +71,7 @@ def _older_than_before(ordered: Sequence[SegmentManifest]) -> set[int]:
 
 
 def _epoch_ranges(manifest: SegmentManifest) -> Iterator[tuple[int, int, int]]:
-    """Epoch, first and last offset of every epoch that has records in a segment."""
+    """Yield epoch, first and last offset of every epoch that has records in a segment."""
     epochs = sorted(without_empty_epochs(manifest.leader_epochs).items())
     following = [start - 1 for _, start in epochs[1:]] + [manifest.end_offset]
     for (epoch, start), last in zip(epochs, following, strict=True):
@@ -104,7 +104,7 @@ def _overlaps(ordered: Sequence[SegmentManifest]) -> Iterator[ObjectFinding]:
 def _gaps(
     partition: TopicIdPartition, ordered: Sequence[SegmentManifest], log: LogFacts | None
 ) -> Iterator[ObjectFinding]:
-    """Offsets between the first and the last that are in no segment; with the local log at hand, in neither tier."""
+    """Report offsets between the first and the last that no segment has; with `log`, those that neither tier has."""
     expected = None if log is None else log.log_start_offset
     if expected is None:
         if not ordered:

@@ -1,8 +1,8 @@
-"""An audit of one partition's objects in a bucket: facts in, findings out. Nothing is read here.
+"""Audit the objects of one partition in a bucket: facts in, findings out. Pure.
 
-Every rule is one function and checks one thing. `segment` checks the contents of objects, and `offsets` the offsets of
-segments together; both are called from here. Source of the rules: the order of copy and delete
-(`docs/formats/remote_layout.md`), the states of `segment_state`, the lineage of `lineage`.
+Every rule is one function and checks one thing. `segment` has the rules for one segment, `offsets` those for all
+segments together. The rules follow from the order of copy and delete (`docs/formats/remote_layout.md`), the states in
+`segment_state` and the lineage in `lineage`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def audit_partition(
 ) -> list[ObjectFinding]:
     """Return all findings of one partition, by start offset.
 
-    `manifests` are those of `objects`, by segment id; `metadata` None: it is not at hand. What is younger than
-    `grace_ms` and looks like a copy or a deletion under way is a note.
+    `manifests` are those of `objects`, by segment id. `metadata` is None if it is not available. Objects that look like
+    a copy or deletion in progress and are younger than `grace_ms` give a note.
     """
     sets, foreign = group_objects(objects)
     has_broker = any(isinstance(each, SegmentManifest) and each.broker_id >= 0 for each in manifests.values())
@@ -84,7 +84,7 @@ _DELETING = (
 
 
 def _is_readable(facts: SegmentFacts) -> bool:
-    """Return whether readers get the records: a manifest, the records, and no word that they are to go."""
+    """Return whether readers get the records: manifest and records exist, and the metadata does not delete them."""
     return (
         isinstance(facts.manifest, SegmentManifest)
         and has_records(facts.stored, facts.manifest)
@@ -118,7 +118,7 @@ def _unknown_partition(partition: TopicIdPartition, size: int) -> ObjectFinding:
 
 
 def foreign_object(info: ObjectInfo, partition: TopicIdPartition | None = None) -> ObjectFinding:
-    """Return an object that is of no segment, below the directory of a partition or of none."""
+    """Return a finding for an object that belongs to no segment; `partition` is the one whose directory it is in."""
     return ObjectFinding(
         severity=Severity.NOTE,
         kind=AuditKind.FOREIGN_OBJECT,

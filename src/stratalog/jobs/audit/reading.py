@@ -1,7 +1,7 @@
 """Read and check every object of one segment, for `--deep`.
 
-The store has decoded contents under the keys of our layout (`layouts.PlainView`), whatever is below it. The records are
-fetched in ranges of `RANGE_BYTES`, one of which is in memory for each segment being read.
+`layouts.PlainView` gives decoded contents under the keys of our layout, whatever the bucket's own layout is. Records
+are fetched in ranges of `RANGE_BYTES`, one of which is in memory for each segment being read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stratalog.jobs.audit.contents import ContentFault, Expected, IndexEntries, 
 from stratalog.jobs.audit.findings import AuditKind
 from stratalog.remote.storage import ObjectKind, ObjectLayout, ObjectStore, SegmentManifest
 
-#: Whole blocks of every size that a manifest may name up to here.
+#: A multiple of every block size that a manifest may have.
 RANGE_BYTES = 8 * 1024 * 1024
 
 
@@ -32,7 +32,7 @@ class ReadSegment:
 def read_segment(
     store: ObjectStore, manifest: SegmentManifest, on_bytes: Callable[[int], None] = lambda _: None
 ) -> ReadSegment:
-    """Read everything that a manifest lists. Missing objects are no fault here: the listing reports them.
+    """Read every object that a manifest lists. Missing objects are not faults here: the listing reports them.
 
     Raises RemoteStorageError when the store fails.
     """
@@ -69,7 +69,7 @@ def walk_records(
     indexes: Mapping[ObjectKind, Buffer],
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> RecordsWalk:
-    """Read the records at `key` from end to end against what is expected of them and of their indexes."""
+    """Read all records at `key`, and compare them with `expected` and with their indexes."""
     entries = IndexEntries(expected, indexes.get(ObjectKind.OFFSET_INDEX), indexes.get(ObjectKind.TIME_INDEX))
     walk = RecordsWalk(expected, entries)
     step = max(RANGE_BYTES // expected.block_bytes, 1) * expected.block_bytes
@@ -111,5 +111,5 @@ def _damaged(kind: ObjectKind) -> ContentFault:
 
 
 def _has_no_entries(manifest: SegmentManifest, kind: ObjectKind) -> bool:
-    """Return whether the index is empty: Aiven's layout has an index without entries as no bytes at all."""
+    """Return whether the index is empty. Aiven's layout stores an index without entries as zero bytes."""
     return manifest.layout is ObjectLayout.AIVEN and manifest.objects[kind].size == 0

@@ -1,11 +1,11 @@
 """Rebuild the objects of a segment other than its records: indexes, producer snapshot, leader epochs.
 
     index, timeindex           from the headers of the records
-    txnindex, snapshot         from the records, and the producers that the segments before ended with
-    leader-epoch-checkpoint    from what the segment before ended with, and the manifest
+    txnindex, snapshot         from the records, and the producer state at the end of the previous segment
+    leader-epoch-checkpoint    from the epochs at the end of the previous segment, and the manifest
 
-Each content is stored as the others of its segment, compressed and encrypted where they are; then the manifest with its
-new checksum. A reader in between finds an object that does not match, as before.
+Each object is stored like the others of its segment, compressed and encrypted if they are. The manifest with the new
+checksums follows. Until then a reader finds an object that does not match, as before.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _INDEXES: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
 
 @dataclass(frozen=True, slots=True)
 class Remade:
-    """New contents of a segment, and the manifest, which is stored last."""
+    """The new contents of a segment, and the manifest, which is stored last."""
 
     manifest: SegmentManifest
     contents: Mapping[ObjectKind, bytes]
-    #: Those that are unchanged, according to the manifest.
+    #: The kinds whose content is the same as before, according to the manifest.
     as_before: frozenset[ObjectKind]
 
 
 def remake(view: PlainView, manifest: SegmentManifest, kinds: Iterable[ObjectKind], *, is_dry: bool = False) -> Remade:
-    """Rebuild contents and store them, all or none. The manifest that lists them is returned, not stored.
+    """Rebuild contents and store them, all or none. Return the manifest that lists them without storing it.
 
-    A dry run reads and proves the same, and stores nothing. Raises NotProvedError when the bucket does not show what
-    the contents were, or the records are damaged; nothing is changed then.
+    A dry run reads and proves the same, but stores nothing. Raises NotProvedError, and changes nothing, if the records
+    are damaged or the bucket does not prove the contents.
     """
     wanted = list(kinds)
     contents: dict[ObjectKind, bytes] = {}
@@ -73,7 +73,7 @@ def _is_as_before(manifest: SegmentManifest, kind: ObjectKind, data: bytes) -> b
 
 
 def _encoding_of(view: PlainView, manifest: SegmentManifest) -> Encoding:
-    """Return what was done to the contents of a segment. RemoteStorageError names a key that is not at hand."""
+    """Return the encoding of a segment's contents. Raises RemoteStorageError that names a missing key."""
     keyring = view.reader.keys.keyring.current()
     if manifest.encryption is None:
         return Encoding(manifest.compression)
@@ -112,7 +112,7 @@ def _snapshot(history: SegmentHistory, manifest: SegmentManifest) -> bytes:
 
 
 def _indexes(reader: SegmentReader, manifest: SegmentManifest) -> tuple[dict[ObjectKind, bytes], int]:
-    """Both indexes, and the entry size of the offset index."""
+    """Return both indexes, and the entry size of the offset index."""
     with tempfile.TemporaryDirectory(prefix="stratalog-index-") as directory:
         paths = {kind: Path(directory) / f"{manifest.base_offset:020d}.{kind.value}" for kind in _INDEXES}
         records = StoredRecords(reader, manifest)
@@ -131,7 +131,7 @@ def _indexes(reader: SegmentReader, manifest: SegmentManifest) -> tuple[dict[Obj
 
 
 class StoredRecords(File):
-    """The records of a segment in a store as a file; what is read is compared with the manifest's checksums."""
+    """The records of a remote segment as a file. Every read is compared with the manifest's checksums."""
 
     def __init__(self, reader: SegmentReader, manifest: SegmentManifest) -> None:
         super().__init__(manifest.key(), -1)
@@ -142,6 +142,6 @@ class StoredRecords(File):
         return self._manifest.segment_size_in_bytes
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to where a checksum ends, which may be more than `size`. Raises RemoteStorageError."""
+        """Read to the end of a checksummed block, which may be more than `size`. Raises RemoteStorageError."""
         end = -(-(position + size) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         return bytes(self._reader.read_range(self._manifest, ObjectKind.LOG, position, end))

@@ -1,10 +1,10 @@
-"""Repair a bucket, one mend at a time. Each can be repeated, and a crash within it does no harm.
+"""Repair a bucket, one mend at a time. Each can be repeated, and a crash in the middle does no harm.
 
     delete      the manifest first, as for a deletion; objects that now have a manifest are left alone
-    remake      the new content, then the manifest with its checksum; in between it still counts as damaged
+    rebuild     the new content, then the manifest with its checksum; until then the segment still counts as damaged
     manifest    one object, atomically
 
-A mend checks again before it writes: findings may be minutes old.
+Findings may be minutes old, so a mend checks again before it writes.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Mended:
 
 
 def store_time_ms(store: ObjectStore) -> int:
-    """Return the store's own time, by an object that is written and deleted: this machine's clock may be wrong.
+    """Return the store's own time, because this machine's clock may be wrong. Writes and deletes an object.
 
-    So a store that takes no writes or deletions is found before anything is changed. Raises RemoteStorageError.
+    A store that refuses writes or deletions is thus found before anything is changed. Raises RemoteStorageError.
     """
     store.put(CLOCK_KEY, b"written by tier repair to learn the time of the store\n")
     found = store.head(CLOCK_KEY).last_modified_ms
@@ -52,9 +52,9 @@ def store_time_ms(store: ObjectStore) -> int:
 
 
 def carry_out(store: ObjectStore, mend: Mend, uploads: S3Uploads | None = None) -> Mended:
-    """Do one mend. NotProvedError when it must not be done, other RemoteStorageErrors when the store failed.
+    """Carry out one mend. `uploads` lists the store's unfinished uploads; a `TakeBackUpload` needs it.
 
-    `uploads` are those of the store, and needed for what was found in them.
+    Raises NotProvedError if the mend must not be done, and other RemoteStorageErrors if the store fails.
     """
     if isinstance(mend, TakeBackUpload):
         if uploads is None:
@@ -64,7 +64,7 @@ def carry_out(store: ObjectStore, mend: Mend, uploads: S3Uploads | None = None) 
     view = plain_view(store)
     if isinstance(mend, RemakeIndexes):
         return _remake(view, mend)
-    store = view.inner  # objects undecoded: without a manifest there are no contents
+    store = view.inner  # raw objects: without a manifest there is nothing to decode
     return _delete(store, mend) if isinstance(mend, DeleteObjects) else _write_manifest(store, mend.metadata)
 
 
@@ -97,7 +97,7 @@ def _remake(view: PlainView, mend: RemakeIndexes) -> Mended:
 
 
 def _write_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Mended:
-    """Read all objects, prove that they are what the metadata says, and write what a copy would have written."""
+    """Read all objects, prove that they are what the metadata says, and write the manifest of a finished copy."""
     key = str(ObjectKey.of(metadata, ObjectKind.MANIFEST))
     if isinstance(read_manifest(store, key), SegmentManifest):
         return Mended("the manifest exists by now")
@@ -109,9 +109,8 @@ def _write_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> M
 def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
     """Return the manifest of a segment from its objects.
 
-    Raises NotProvedError when they are not what the metadata says.
-
-    Missing or wrong objects other than the records are rebuilt and stored: without the manifest no reader sees it yet.
+    Missing or wrong objects other than the records are rebuilt and stored: without the manifest no reader sees them
+    yet. Raises NotProvedError if the objects are not what the metadata says.
     """
     small: dict[ObjectKind, bytes] = {}
     for kind in CONTENTS:
@@ -149,14 +148,14 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
     remade = [kind for kind in CONTENTS if kind in wrong or (kind not in objects and _is_needed(kind, metadata))]
     if remade:
         manifest = remake(plain_view(store), manifest, remade).manifest
-    # Once more, all of it: an answer that was wrong just once must not become the word on these objects.
+    # Read everything once more: one wrong answer of the store must not end up in the manifest.
     if faults := read_segment(store, manifest).faults:
         raise NotProvedError(f"{log_key}: what was read twice differs: {faults[0].text}")
     return manifest
 
 
 def _is_needed(kind: ObjectKind, metadata: RemoteLogSegmentMetadata) -> bool:
-    """Return whether no segment is without it."""
+    """Return whether every segment must have this object."""
     if kind is ObjectKind.TXN_INDEX:
         return not metadata.txn_index_empty
     return kind is not ObjectKind.PRODUCER_SNAPSHOT

@@ -1,4 +1,4 @@
-"""Findings of both tiers in one table: what is wrong, where, how many bytes it is about, and what to do."""
+"""Findings of both tiers in one table: what is wrong, where, how many bytes are affected, and what to do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One thing that is wrong. `place` is a file or an object; `partition` None and `topic` "" for what is of none."""
+    """One thing that is wrong. `place` is a file or an object. Outside partitions `partition` is None, `topic` ""."""
 
     severity: str
     tier: str
@@ -87,10 +87,10 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """All findings, worst first within each partition, and what was looked at.
+    """All findings, worst first within each partition, and the extent of the audit.
 
-    `read_bytes` is of contents that were read; `known_segments` are those whose content was found sound by an earlier
-    run and is the same since.
+    `read_bytes` counts the contents that were read. `known_segments` counts segments that an earlier run found sound
+    and that have not changed since.
     """
 
     findings: tuple[AuditFinding, ...]
@@ -106,7 +106,7 @@ class AuditResult:
         return sum(finding.is_problem for finding in self.findings)
 
     def report(self) -> Report:
-        """Return a row for each finding, and counts of everything."""
+        """Return a row for each finding, and the counts as totals."""
         counts = Counter(finding.severity for finding in self.findings)
         totals = {
             "partitions": self.partitions,

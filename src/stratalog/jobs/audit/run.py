@@ -1,11 +1,11 @@
-"""Everything in data directories and a bucket checked: CRCs, order, lineage, gaps, overlaps, orphans, metadata.
+"""Check everything in data directories and a bucket: CRCs, order, lineage, gaps, overlaps, orphans, metadata.
 
     result = audit("s3://bucket/tiered", paths=["/var/lib/stratalog"], state="/var/lib/audit")
     result.report().print()
 
-The rules are those of `stratalog fsck` and `stratalog tier audit --deep`. Each content is read once, by a task of its
-own; with a `state`, sealed content that was found sound is not read again while it is the same. Nothing is changed:
-`stratalog fsck --repair` and `stratalog tier repair` do what `action` proposes.
+The rules are those of `stratalog fsck` and `stratalog tier audit --deep`. One task reads each content once. With a
+`state`, sealed contents that were sound are not read again until they change. Nothing is changed: `stratalog fsck
+--repair` and `stratalog tier repair` do what `action` proposes.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def audit(
 ) -> AuditResult:
     """Check everything in a bucket and in log directories that no broker serves; with both, against each other.
 
-    `topics` limits the bucket, and what is reported of the directories. What is younger than `grace_ms` may be under
-    way.
+    `topics` limits the audit of the bucket, and the findings of the directories. Objects younger than `grace_ms` may
+    belong to a copy or deletion in progress.
 
     Returns:
-        All findings of both tiers, and what was looked at.
+        All findings of both tiers, and the extent of the audit.
 
     Raises:
         UsageError: There is nothing to audit.

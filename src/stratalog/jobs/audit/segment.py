@@ -50,10 +50,7 @@ _STATES = {
 
 
 def state_of(segment_id: UUID, metadata: PartitionMetadata | None) -> MetadataState:
-    """Return the state of a segment.
-
-    Metadata that does not mention a partition at all says nothing about its segments.
-    """
+    """Return the state of a segment. It is UNKNOWN if the metadata does not mention the partition at all."""
     if metadata is None:
         return MetadataState.UNKNOWN
     if segment_id in metadata.deleted:
@@ -73,9 +70,9 @@ class SegmentFacts:
     metadata: RemoteLogSegmentMetadata | None
     state: MetadataState
     is_young: bool
-    #: Whether a broker copies to the partition, judged by its other segments.
+    #: Whether a broker copies segments of this partition, judged by its other segments.
     has_broker: bool = True
-    #: When the youngest object of the job that has put it was written: the job may go on.
+    #: When the youngest object of the job that staged it was written. The job may still be running.
     job_newest_ms: int | None = None
 
     def finding(
@@ -118,7 +115,7 @@ class SegmentFacts:
     def leftover(
         self, kind: AuditKind, text: str, action: str, *, mend: Mend | None = None, newest_ms: int | None = None
     ) -> ObjectFinding:
-        """Return a finding about what may still be under way."""
+        """Return a finding about a copy or deletion that may still be in progress."""
         severity = Severity.NOTE if self.is_young else Severity.WARNING
         return self.finding(severity, kind, text, action, mend=mend, newest_ms=newest_ms)
 
@@ -170,7 +167,7 @@ _LOOK_FOR_RECORDS = "look for these offsets on the broker's disk, in a replica o
 
 
 def _delete_unless_whole(stored: SegmentObjects) -> DeleteObjects:
-    """Delete a segment without a manifest, if it still has none."""
+    """Return the deletion of a segment that has no manifest, if it still has none."""
     return DeleteObjects(stored.keys_to_delete(), stored.manifest_key)
 
 
@@ -186,9 +183,10 @@ def _unfinished_deletion(facts: SegmentFacts) -> ObjectFinding:
 
 
 def _undeleted(facts: SegmentFacts) -> ObjectFinding:
-    """With its records and manifest it may have been restored on purpose; otherwise a deletion left it.
+    """Report a deleted segment that still has objects.
 
-    A manifest alone comes from a late put, after its caller had given up and deleted the segment.
+    With records and manifest it may have been restored on purpose. A manifest alone comes from a late put, whose caller
+    had given up and deleted the segment.
     """
     if facts.stored.has_manifest_object and facts.stored.get(ObjectKind.LOG) is None:
         return facts.leftover(
@@ -213,7 +211,7 @@ def _undeleted(facts: SegmentFacts) -> ObjectFinding:
 
 
 def _replaced(facts: SegmentFacts) -> ObjectFinding:
-    """Others have its offsets; what brokers know of is theirs all the same."""
+    """Report a replaced segment. Brokers own the segments that they know of, even if others have the same offsets."""
     if facts.state in (MetadataState.COPYING, MetadataState.FINISHED):
         return facts.finding(
             Severity.WARNING,
@@ -259,7 +257,7 @@ def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
 
 
 def _lost_manifest(facts: SegmentFacts, kind: AuditKind, text: str) -> ObjectFinding:
-    """Return a segment of a finished copy that readers cannot open; mendable when the objects may prove it."""
+    """Report a finished copy that readers cannot open. It can be mended if its objects may prove the manifest."""
     log = facts.stored.get(ObjectKind.LOG)
     known = facts.metadata
     if known is None or log is None or not _sizes_agree(log.size, known.segment_size_bytes):
@@ -303,7 +301,7 @@ def has_records(stored: SegmentObjects, manifest: SegmentManifest) -> bool:
 
 
 def misfits(stored: SegmentObjects, manifest: SegmentManifest) -> Iterator[tuple[str, ObjectInfo | None, int]]:
-    """List objects that are missing or whose size differs from the manifest: key, found, expected size."""
+    """Yield key, object found and expected size of each object that is missing or has another size."""
     for key, size in stored_objects(manifest).items():
         found = stored.at(key)
         if found is None or found.size < size or (found.size != size and manifest.layout is ObjectLayout.STRATALOG):
@@ -311,7 +309,7 @@ def misfits(stored: SegmentObjects, manifest: SegmentManifest) -> Iterator[tuple
 
 
 def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[ObjectFinding]:
-    """Missing objects, wrong sizes, and objects that the manifest does not list."""
+    """Report missing objects, wrong sizes, and objects that the manifest does not list."""
     sound_records = has_records(facts.stored, manifest)
     for key, found, size in misfits(facts.stored, manifest):
         kind, text = (
@@ -329,9 +327,9 @@ def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Obje
 def object_finding(
     facts: SegmentFacts, manifest: SegmentManifest, key: str, what: AuditKind, text: str, sound_records: bool
 ) -> ObjectFinding:
-    """Return an object that is missing or damaged.
+    """Report an object that is missing or damaged.
 
-    Of our layout all but the records can be rebuilt while there are these.
+    In our layout, everything else can be rebuilt while the records exist.
     """
     found = facts.stored.at(key)
     size = stored_objects(manifest)[key] if found is None else found.size
@@ -355,10 +353,7 @@ _REMADE = {
 
 
 def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) -> ObjectFinding:
-    """Return an object of a segment whose manifest does not list it.
-
-    Waste, unless the manifest lacks what it should have.
-    """
+    """Report an object that its segment's manifest does not list. It is waste, unless the manifest should list it."""
     parsed = ObjectKey.parse(info.key)
     kind = None if parsed is None else parsed.kind
     wanted = kind is ObjectKind.TXN_INDEX and not manifest.txn_index_empty
@@ -410,5 +405,5 @@ def _differences(manifest: SegmentManifest, known: RemoteLogSegmentMetadata) -> 
 
 
 def _sizes_agree(true_size: int, known: int) -> bool:
-    """Return whether the sizes agree: the metadata may have the size clamped to what Kafka's field holds."""
+    """Return whether the sizes agree. The metadata may have the size clamped to the maximum of Kafka's field."""
     return true_size == known or (known == INT32_MAX and true_size > INT32_MAX)

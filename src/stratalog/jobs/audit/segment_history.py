@@ -1,9 +1,8 @@
 """Rebuild the producer state and leader epochs of a partition before one of its segments, from the bucket.
 
-A segment's own objects say how things were at its end, so the snapshot of the segment before it is the state at its
-start. Where that one is missing or damaged, an earlier one is looked for, and the batches from there on are replayed.
-When two segments reach to the same offset (an election lets two leaders copy it), the one of the later leader epoch
-counts.
+A segment's objects hold the state at its end, so the snapshot of the previous segment is the state at its start. If
+that snapshot is missing or damaged, an earlier one is used, and the batches after it are replayed. If two segments end
+at the same offset (after an election two leaders may copy it), the one with the later leader epoch is used.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ _NO_MANIFEST = ManifestFault("there is no manifest")
 
 
 class NotProvedError(RemoteStorageError):
-    """The objects do not prove what a mend would write. Nothing was changed."""
+    """The objects do not prove what a mend would write, so nothing was changed."""
 
 
 @dataclass
 class Producers:
     """The producers of a partition, batch by batch.
 
-    `begins_at` is the first known offset, None where all are known: what began before it and goes on counts
-    as begun there, which is the same to a reader that reads from there on.
+    `begins_at` is the first known offset, None if all are known. A transaction that began before it counts as begun
+    there, which makes no difference to a reader that starts there.
     """
 
     replay: Replay
@@ -61,7 +60,7 @@ class Producers:
     _aborters: dict[int, int] = field(default_factory=dict)
 
     def see(self, batch: RecordBatch) -> None:
-        """Take the next batch that has a producer. Raises CorruptRecordError when it does not match its CRC."""
+        """Take the next batch of a producer. Raises CorruptRecordError if it does not match its CRC."""
         batch.ensure_valid()
         if batch.is_control:
             self._aborters[batch.base_offset] = batch.producer_id
@@ -73,7 +72,7 @@ class Producers:
         begin = self.begins_at
         if begin is None:
             return found
-        # One that was open before may still be: the search must not stop for its end.
+        # A transaction that was open before `begin` may still be open, so a search must not stop at its end.
         found = [each._replace(last_stable_offset=min(each.last_stable_offset, begin)) for each in found]
         found += (
             AbortedTransaction(self._aborters[marker], begin, marker, begin)
@@ -84,7 +83,7 @@ class Producers:
 
 
 class SegmentHistory:
-    """The history of one segment. `view` opens what is encrypted, where it has the key. Reads only."""
+    """The history of one segment. `view` decrypts contents if it has the key. Only reads."""
 
     def __init__(self, view: PlainView, manifest: SegmentManifest) -> None:
         self._view = view
@@ -100,9 +99,9 @@ class SegmentHistory:
         return producers
 
     def producers_before(self) -> Producers:
-        """Return the producers where the segment begins.
+        """Return the producers at the start of the segment.
 
-        NotProvedError when segments are missing between existing ones, other RemoteStorageErrors.
+        Raises NotProvedError if segments are missing between existing ones, and other RemoteStorageErrors.
         """
         to_replay: list[tuple[SegmentManifest, int]] = []
         at = self._manifest.base_offset
@@ -123,7 +122,7 @@ class SegmentHistory:
         return found
 
     def _known_producers(self, offset: int) -> Producers | None:
-        """Return the producers at an offset, where they can be had without reading records."""
+        """Return the producers at an offset if that needs no records."""
         if offset == 0:
             return Producers(Replay(is_complete=True))
         before = self._segment_up_to(offset)
@@ -143,7 +142,7 @@ class SegmentHistory:
             return None
 
     def _feed(self, producers: Producers, manifest: SegmentManifest, end: int) -> None:
-        """Give the batches of a segment below offset `end` to `producers`."""
+        """Pass the batches of a segment below offset `end` to `producers`."""
         try:
             for batch in self._batches(manifest):
                 if batch.last_offset >= end:
@@ -154,7 +153,7 @@ class SegmentHistory:
             raise NotProvedError(f"{manifest.key()} is damaged: {error}") from error
 
     def _batches(self, manifest: SegmentManifest) -> Iterator[RecordBatch]:
-        """Return every batch; CorruptRecordError unless all are whole."""
+        """Return every batch. Raises CorruptRecordError unless all are complete."""
         batches = walk(
             lambda size, at: self._view.reader.read_range(manifest, ObjectKind.LOG, at, at + size),
             manifest.segment_size_in_bytes,
@@ -166,10 +165,7 @@ class SegmentHistory:
     # --- leader epochs ----------------------------------------------------------------------------------------------
 
     def leader_epochs(self) -> list[EpochEntry]:
-        """Return the leader epochs up to the end of the segment.
-
-        Those that the segment before ended with, and its own.
-        """
+        """Return the leader epochs up to the end of the segment: those of the previous segment, and its own."""
         chain = [self._manifest]
         known: list[EpochEntry] = []
         while not known and (before := self._segment_up_to(chain[-1].base_offset)) is not None:
@@ -183,7 +179,7 @@ class SegmentHistory:
         return known
 
     def _epochs_of(self, manifest: SegmentManifest) -> list[EpochEntry]:
-        """Return the epochs in the object; none if it is damaged or missing."""
+        """Return the epochs in the object, none if it is damaged or missing."""
         try:
             return decode_epochs(self._content(manifest, ObjectKind.LEADER_EPOCHS))
         except (DamagedRemoteObjectError, RemoteResourceNotFoundError, CorruptCheckpointError):
@@ -193,13 +189,13 @@ class SegmentHistory:
 
     @cached_property
     def _lineage(self) -> dict[int, int]:
-        """The leader epochs of the segment's history by its own object; empty where that is damaged."""
+        """The lineage according to the segment's own object; empty if that is damaged."""
         entries = self._epochs_of(self._manifest)
         return lineage_of(entries) if entries else {}
 
     @cached_property
     def _others(self) -> list[tuple[int, str | None]]:
-        """Base offset and manifest key of every other segment. Those that begin last come first."""
+        """The base offset and manifest key of every other segment, in descending order of base offsets."""
         found: dict[UUID, tuple[int, str | None]] = {}
         for info in self._view.inner.list(partition_directory(self._manifest.topic_id_partition)):
             segment = parse_key(info.key)
@@ -212,10 +208,7 @@ class SegmentHistory:
         return sorted(found.values(), key=lambda each: each[0], reverse=True)
 
     def _segment_up_to(self, offset: int) -> SegmentManifest | None:
-        """Return a segment of the same history that has the offset before this one.
-
-        One that ends there, if there is one.
-        """
+        """Return a segment of the same lineage that has the offset before this one, preferably one that ends there."""
         found: list[SegmentManifest] = []
         for number, manifest in enumerate(self._below(offset)):
             if isinstance(manifest, SegmentManifest) and manifest.end_offset + 1 >= offset:
@@ -232,7 +225,7 @@ class SegmentHistory:
         return next(self._below(offset), None) is not None
 
     def _below(self, offset: int) -> Iterator[Manifest]:
-        """Segments that begin before an offset and may be of the same history; those that begin last come first."""
+        """Yield segments that begin before an offset and may be of the same lineage, by descending base offset."""
         for base, key in self._others:
             if base >= offset:
                 continue
@@ -251,7 +244,7 @@ class SegmentHistory:
         return _epoch_at(other, offset - 1) <= min(self._manifest.leader_epochs)
 
     def _content(self, manifest: SegmentManifest, kind: ObjectKind) -> bytes:
-        """One of the small objects, whole and checked."""
+        """Return one of the small objects, whole and checked."""
         if kind not in manifest.objects:
             raise RemoteResourceNotFoundError(f"{object_key(manifest, kind)}: the segment was copied without it")
         return bytes(self._view.reader.read(manifest, kind))

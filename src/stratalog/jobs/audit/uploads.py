@@ -1,4 +1,4 @@
-"""Uploads that were begun and never finished, as an audit reports them. Nothing is read here."""
+"""Findings for multipart uploads that were never completed. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stratalog.remote.storage import PendingUpload
 def audit_uploads(
     uploads: Iterable[PendingUpload], *, now_ms: int, grace_ms: int, topics: Collection[str] | None = None
 ) -> Iterator[ObjectFinding]:
-    """Yield a finding for each upload of an object of `topics` (None: of all). What is young may be under way."""
+    """Yield a finding for each upload of an object of `topics` (None for all). A young one may be in progress."""
     for upload in uploads:
         key = parse_key(upload.key)
         if key is None:

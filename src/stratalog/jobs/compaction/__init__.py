@@ -1,13 +1,12 @@
 """Keep the latest value of each key: in log directories that no broker serves, and in buckets.
 
-    1  keys      every segment by itself: the hash of each key with the record's offset, into the bucket of the hash
-    2  newest    every bucket by itself, from the newest segment to the oldest: a key that was seen before is superseded
-    3  rewrite   every group of segments by itself: records that are neither superseded nor expired are written to one
-    new segment 4  local, bucket, broker: new segments take the place of the old ones
+    1  keys      for each segment: put the hash of each key, with the record's offset, into the bucket of the hash
+    2  newest    for each bucket, from the newest segment to the oldest: a record whose key was seen is superseded
+    3  rewrite   for each group of segments: write the records that are neither superseded nor expired to a new segment
+    4  publish   replace the old segments by the new ones: local, in a bucket, or with its brokers
 
-Between 1 and 2, and 2 and 3, a few large rows of packed bytes are exchanged (`steps`); per-record work is in native
-loops. No task holds more than the keys of one bucket, or the superseded offsets of one segment. `plan` says what is
-done to what.
+Steps 1 to 3 exchange a few large rows of packed bytes (`steps`). Native loops do the work on records. No task holds
+more than the keys of one bucket, or the superseded offsets of one segment. `plan` chooses the segments and groups.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
 """Partitions of a bucket: their segments, and how new ones replace them.
 
 A publication (`remote.publication`) makes the new segments of a partition visible and removes the old ones in one step.
-The objects of the old ones stay for a while, for those who are reading them.
+The objects of the old ones stay for a while, for readers that still use them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stratalog.remote.storage import ObjectKind, PlainView, SegmentManifest
 
 @dataclass(frozen=True, slots=True)
 class BucketPlan:
-    """A partition of a bucket: `manifests` are those of the plan's sources; `covered` lie within one of these."""
+    """A partition of a bucket. `manifests` are those of the plan's sources; `covered` ones lie within one of them."""
 
     partition: TopicIdPartition
     plan: CompactionPlan
@@ -34,7 +34,7 @@ class BucketPlan:
     covered: tuple[SegmentManifest, ...] = field(repr=False)
 
     def replaced_by(self, new: Sequence[SegmentManifest]) -> list[SegmentManifest]:
-        """Return what is obsolete once `new` exist: their sources, and covered segments."""
+        """Return the segments that are obsolete once `new` exist: their sources, and covered segments."""
         gone = [
             manifest
             for manifest in self.manifests
@@ -66,8 +66,8 @@ def bucket_plan(
 ) -> BucketPlan:
     """Plan the compaction of a partition, given all its manifests. New segments get ids of `job`.
 
-    Of two segments with the same offsets the newer one is taken. Segments of an abandoned lineage are left alone.
-    Raises RemoteStorageError when others overlap in part, or an object cannot be read.
+    Of two segments with the same offsets, the newer one is used. Segments of an abandoned lineage are left alone.
+    Raises RemoteStorageError if others overlap partly, or an object cannot be read.
     """
     newest_first = sorted(
         manifests,
@@ -93,7 +93,7 @@ def bucket_plan(
         first_dirty_offset=first_dirty_offset,
         end_offset=end,
         high_watermark=newest.end_offset + 1,
-        # Of silent producers too: a job does not know for how long the brokers remember them.
+        # Idle producers count too: a job does not know for how long the brokers remember them.
         last_records={entry.producer_id: LastRecord(entry.last_offset, entry.epoch) for entry in producers},
         config=config,
         now_ms=now_ms,

@@ -1,8 +1,8 @@
-"""One compaction of a bucket by its job id, with which the ids of all its segments begin.
+"""One compaction of a bucket, identified by its job id. The ids of all its segments begin with that id.
 
-A task whose executor dies leaves objects that no message names. The job recognizes them (`remote.staging.sweep`) and
-go at its end; so that they go too when the driver dies, the job is noted for each topic while it is under way, and the
-next one looks there:
+A task whose executor dies leaves objects that the driver does not know. The job finds them by id and removes them at
+its end (`remote.staging.sweep`). In case the driver dies too, a file for each topic names the running job, and the next
+job removes what that one left:
 
     <url>/_publications/compact-<topic>.job     {"format": "stratalog-compaction", "version": 1, "job": <id>}
 """
@@ -22,11 +22,11 @@ from stratalog.util import random_uuid, uuid_from_base64, uuid_to_base64
 _FORMAT: Final = "stratalog-compaction"
 _VERSION: Final = 1
 
-#: How large an id is say its first 48 bits; one job's are larger by at most 24 bits than all before it.
+#: Ids are compared by their first 48 bits. Each job's are larger by at most 24 bits than all before it.
 _HIGH_BITS: Final = 48
 _LOW_BITS: Final = 128 - _HIGH_BITS
 _STEP_BITS: Final = 24
-#: Ids that would begin with '-' are not used: it encodes six bits of this value.
+#: Ids must not begin with '-' in base64, which encodes six bits of this value.
 _DASH: Final = 62
 
 
@@ -40,7 +40,7 @@ class BucketJob:
         self._earlier: dict[str, UUID] = {}
 
     def find_earlier(self) -> None:
-        """Learn of jobs that did not come to their end. RemoteStorageError."""
+        """Find unfinished earlier jobs. Raises RemoteStorageError."""
         for topic in self.topics:
             noted = _noted(self._store, topic)
             if noted is not None:
@@ -52,7 +52,7 @@ class BucketJob:
         return job is not None and is_of_job(manifest.segment_id, job)
 
     def begin(self) -> None:
-        """Remove what earlier jobs staged and did not publish, and record this one. RemoteStorageError."""
+        """Remove what earlier jobs staged but did not publish, and record this one. Raises RemoteStorageError."""
         finish_publications(self._store)
         for topic, job in self._earlier.items():
             sweep(self._store, job, topic)
@@ -61,22 +61,22 @@ class BucketJob:
             self._store.put(_key(topic), json.dumps(note).encode())
 
     def sweep(self) -> None:
-        """Remove what this job staged and did not publish. RemoteStorageError."""
+        """Remove what this job staged but did not publish. Raises RemoteStorageError."""
         finish_publications(self._store)
         for topic in self.topics:
             sweep(self._store, self.id, topic)
 
     def end(self) -> None:
-        """Everything is published: remove the rest, and the note. RemoteStorageError."""
+        """Remove what is left once everything is published, and the record. Raises RemoteStorageError."""
         self.sweep()
         self._store.delete([_key(topic) for topic in self.topics])
 
 
 def job_above(segments: Iterable[UUID]) -> UUID:
-    """Return an id for a job whose segments have larger ids than these, if possible.
+    """Return an id for a job whose segments get larger ids than these, if possible.
 
-    Of two segments with the same offsets our broker then takes the new one as soon as it sees it. Steps are small,
-    which leaves room for many jobs.
+    Of two segments with the same offsets our broker reads the one with the larger id. Steps are small, which leaves
+    room for many jobs.
     """
     drawn = random_uuid()
     most = max((each.int >> _LOW_BITS for each in segments), default=None)

@@ -1,4 +1,4 @@
-"""Log directories that no broker serves: their partitions, and how far these are clean."""
+"""The partitions of log directories that no broker serves, and the offsets up to which they are clean."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHECKPOINTS: Final = (CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECO
 
 @dataclass(frozen=True, slots=True)
 class LocalPartition:
-    """A partition directory, and its entries in the checkpoints of its log directory; None: no entry."""
+    """A partition directory, and its entries in the checkpoints of its log directory, None without an entry."""
 
     topic: str
     partition: int
@@ -43,7 +43,7 @@ def local_partitions(
 ) -> list[LocalPartition]:
     """Return the partitions of `topics`, by default of all.
 
-    Raises UsageError for a missing topic, CorruptCheckpointError.
+    Raises UsageError if one is missing, and CorruptCheckpointError.
     """
     found = [
         partition
@@ -77,13 +77,13 @@ def _partitions(directory: Path, fs: FileSystem) -> list[LocalPartition]:
 
 
 def note_cleaned(directory: Path, topic: str, partition: int, offset: int, fs: FileSystem = REAL_FILESYSTEM) -> None:
-    """Write down, where the cleaner would, that everything below `offset` is clean."""
+    """Record in the cleaner's checkpoint that everything below `offset` is clean."""
     checkpoint = OffsetCheckpoint(directory / CLEANER_OFFSETS, fs)
     checkpoint.write(checkpoint.read() | {(topic, partition): offset})
 
 
 def clear_attempts(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> None:
-    """Remove what attempts at new segments left in a partition directory."""
+    """Remove the leftovers of unfinished rewrites from a partition directory."""
     for name in fs.list_dir(directory):
         if name.endswith(ATTEMPT_SUFFIX):
             fs.remove_tree(directory / name)

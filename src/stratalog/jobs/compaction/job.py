@@ -20,7 +20,7 @@ from stratalog.jobs.progress import SILENT, Progress
 
 
 class Compacted(NamedTuple):
-    """A partition whose new segments are made, by its number among the plans; they are in the order of its groups."""
+    """A partition with its new segments, in the order of its groups. `part` is its number among the plans."""
 
     part: int
     result: CompactedPartition
@@ -35,9 +35,9 @@ def compacted(
     progress: Progress = SILENT,
     discard: Callable[[Sequence[Rewritten]], object] = lambda _: None,
 ) -> Iterator[Compacted]:
-    """Make the new segments of all partitions, and yield each partition when its own are made, in no order.
+    """Make the new segments of all partitions, and yield each partition once its own are complete, in no order.
 
-    Segments that would not change are not rewritten; with `dry_run`, none is. When this ends early, `discard` gets the
+    Segments that would not change are not rewritten; with `dry_run`, none is. If this ends early, `discard` gets the
     new segments of incomplete partitions. Raises TaskError.
     """
     if not plans:

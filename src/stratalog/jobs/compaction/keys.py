@@ -1,7 +1,7 @@
-"""Step 1: the keys of a segment, and where they are.
+"""Step 1: the keys of a segment, and their offsets.
 
-Data of aborted transactions does not count. Entries are packed bucket by bucket: all hashes (16 bytes each), then all
-offsets relative to the segment's base (4 bytes each, native order). Memory does not depend on the segment.
+Records of aborted transactions do not count. Entries are packed bucket by bucket: all hashes (16 bytes each), then all
+offsets relative to the segment's base (4 bytes each, native order). Memory does not depend on the segment's size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stratalog.log.cleaner import SCRATCH_SIZE, Chunk, CleanedTransactions, addr
 from stratalog.records import ControlType, RecordBatch, batch_format as fmt, parse_control_key
 from stratalog.util import SYSTEM_CLOCK
 
-#: Entries that are gathered before they are handed on: at least, at most, and for each bucket.
+#: The number of entries to collect before they are passed on: minimum, maximum, and for each bucket.
 _ENTRIES_MIN: Final = 1 << 18
 _ENTRIES_MAX: Final = 1 << 21
 _ENTRIES_A_BUCKET: Final = 1 << 11
@@ -43,7 +43,7 @@ class KeyCollector:
         self._entries: npt.NDArray[np.int64] = np.empty((0, keys_kernel.ENTRY_WORDS), np.int64)
 
     def collect(self, task: KeysTask) -> Iterator[Packed | SegmentSummary]:
-        """Yield the entries of a segment, and at last what was seen. CorruptRecordError, naming file and position."""
+        """Yield the entries of a segment, then its summary. Raises CorruptRecordError with file and position."""
         started = SYSTEM_CLOCK.monotonic()
         self._task, self._sequence, self._special, self._wanted = task, 0, 0, 0
         self._commits: set[int] = set()
@@ -113,7 +113,7 @@ class KeyCollector:
             self._reserve(wanted)
 
     def _take(self, batch: RecordBatch) -> bool:
-        """Return a batch that the loop over the chunk left to us; False when there is no room for its entries."""
+        """Process a batch that the native loop skipped. Return False if there is no room for its entries."""
         if batch.is_control:
             self._special_batches += 1
             self._take_marker(batch)
@@ -130,7 +130,7 @@ class KeyCollector:
         header = self._chunk.header_address()
         status = keys_kernel.collect_keys(self._chunk.address, header, address_of(payload), len(payload))
         if status == at.MALFORMED:
-            for _ in batch.records():  # finds the same, and has the words for it
+            for _ in batch.records():  # raises the same fault with a better message
                 pass
             raise ValueError(f"malformed records in {batch!r}")
         return bool(status == at.DONE)
@@ -167,7 +167,7 @@ class KeyCollector:
         return True
 
     def _packed(self) -> Iterator[Packed]:
-        """Hand on what was gathered."""
+        """Yield the collected entries, packed by bucket."""
         task, count = self._task, self._chunk.context.out_size
         if not count:
             return

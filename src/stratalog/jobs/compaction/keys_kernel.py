@@ -1,7 +1,7 @@
-"""Native loops of step 1: keys are hashed where they lie, values are never touched. No interpreter lock.
+"""Native loops of step 1: hash keys in place, without touching values. They release the interpreter lock.
 
-They work on the context of `log.cleaner`: `map` is the address of the scratch that MD5 needs, `out` that of the
-entries, `out_capacity` and `out_size` count these; `has_tombstones` counts tombstones, `invalid` records without a key,
+They work on the context of `log.cleaner`: `map` is the address of MD5's scratch memory and `out` that of the entries,
+which `out_capacity` and `out_size` count. `has_tombstones` counts tombstones, `invalid` records without a key,
 `retained` batches without a record. An entry is three int64: the two halves of the key's MD5, and the offset. Every
 read stays within the chunk or payload.
 """
@@ -18,10 +18,7 @@ ENTRY_WORDS = 3
 
 @native
 def _collect(context: int, payload: int, size: int) -> int:
-    """Add an entry for each keyed record of the context's batch.
-
-    DONE, MALFORMED, or OUT_FULL if there is no room for all.
-    """
+    """Add an entry for each keyed record of the context's batch. Return DONE, MALFORMED or OUT_FULL."""
     x = context_at(context, 0)
     scratch = x.map
     digest = as_i64(scratch)
@@ -67,7 +64,7 @@ def collect_keys(context: int, header: int, payload: int, size: int) -> int:
 
 @compiled("void(int64)")
 def collect_chunk(context: int) -> None:
-    """Collect the entries of batch after batch, up to one that is SPECIAL or in some way wrong, or OUT_FULL."""
+    """Collect the entries of batch after batch, up to one that is SPECIAL or malformed, or OUT_FULL."""
     x = context_at(context, 0)
     while True:
         whole = check_batch(context, True)

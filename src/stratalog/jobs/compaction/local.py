@@ -1,8 +1,8 @@
-"""Partitions of log directories: opened to look at them, closed while Spark works, and opened again for the swap.
+"""Partitions of log directories: opened for the plan, closed while the steps run, and opened again for the swap.
 
 Opening does what a broker does: it recovers a log that was not closed, and finishes or undoes an interrupted swap. New
-segments are swapped in group after group, as the cleaner does (`log.replacement`). A crash at any moment leaves whole
-segments, old or new, and the next run starts from those.
+segments are swapped in group after group, as the cleaner does (`log.replacement`). A crash at any moment leaves
+complete segments, old or new, and the next run starts from those.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stratalog.util import REAL_FILESYSTEM, Clock, FileSystem
 
 
 class LocalPlan(NamedTuple):
-    """`is_due` says whether a cleaner would find it worth its while."""
+    """The plan of a local partition. `is_due`: a cleaner would compact it now."""
 
     partition: LocalPartition
     plan: CompactionPlan
@@ -38,7 +38,7 @@ class LocalPlan(NamedTuple):
 def opened(
     partition: LocalPartition, config: LogConfig, clock: Clock, fs: FileSystem = REAL_FILESYSTEM
 ) -> Iterator[PartitionLog]:
-    """Yield the log, recovered if it was not closed. Its high watermark is the checkpointed one, else its end."""
+    """Yield the log, recovered if it was not closed. The high watermark is the checkpointed one, otherwise its end."""
     log = PartitionLog.open(
         partition.path,
         config,
@@ -91,12 +91,12 @@ def plan_of(partition: LocalPartition, config: LogConfig, clock: Clock, fs: File
             places=ByteSources(),
             directory=str(partition.path),
         )
-    # It was closed a moment ago, and is locked: what was recovered need not be again.
+    # It was closed a moment ago and is locked, so it needs no recovery.
     return LocalPlan(replace(partition, was_clean=True), plan, candidate.is_due)
 
 
 def _as_indexed(config: LogConfig, segments: Sequence[LogSegment]) -> LogConfig:
-    """Return the configuration, with large indexes if there are some: only a broker knows its own."""
+    """Return the configuration, with large indexes if any exist: only a broker knows which format it uses."""
     is_large = any(segment.offset_index.entry_size == LARGE.entry_size for segment in segments)
     return replace(config, use_large_index_format=config.use_large_index_format or is_large)
 

@@ -51,7 +51,7 @@ class BrokerMetadataLog:
         return self.append_all(partition, [value], timestamp_ms)
 
     def append_all(self, partition: int, values: Sequence[bytes], timestamp_ms: int) -> int:
-        """Store events in one batch, all or none, on all replicas in sync; the offset of the first."""
+        """Store events in one batch, all or none, on all in-sync replicas. Return the offset of the first."""
         batch = build_batch([Record(n, timestamp_ms, None, value) for n, value in enumerate(values)])
 
         def produce() -> int:
@@ -106,12 +106,12 @@ class EventLog(MetadataLog, Protocol):
     def append_all(self, partition: int, values: Sequence[bytes], timestamp_ms: int) -> int: ...
 
 
-#: Where a leader epoch of a partition ended, as its leader knows; -1 when it knows none of it.
+#: Returns the end offset of a leader epoch according to the partition's leader, -1 if it does not know the epoch.
 EpochEnd = Callable[[TopicIdPartition, int], int]
 
 
 class TieredCluster:
-    """The remote segments of a cluster, as its metadata topic has them. Not thread-safe."""
+    """The remote segments of a cluster according to its metadata topic. Not thread-safe."""
 
     def __init__(
         self,
@@ -141,14 +141,14 @@ class TieredCluster:
             )
 
     def segments(self, partition: TopicIdPartition) -> dict[UUID, RemoteLogSegmentMetadata]:
-        """Return all segments of a partition that are known now, by id, in any state."""
+        """Return all known segments of a partition, by id, in any state."""
         return {each.segment_id.id: each for each in self._manager.list_remote_log_segments(partition)}
 
     def of_the_log(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
-        """Return those segments of one partition that agree with the leader's log to their end.
+        """Return the segments of one partition that agree with the leader's log up to their end.
 
-        Others belong to an abandoned lineage, as after the end of a log was lost: their values are not newer, and a
-        segment made of both would belong to the wrong lineage as a whole.
+        Others belong to an abandoned lineage, for example after the end of a log was lost. Their values are not newer,
+        and a segment made of both lineages would belong to the wrong one as a whole.
         """
         if self._epoch_end is None:
             return list(manifests)

@@ -1,8 +1,8 @@
 """Step 2: which records have a newer one, bucket by bucket.
 
 The packed entries of a bucket come from the newest segment to the oldest, and in a segment from the last to the first.
-A key that was seen before makes a record superseded, so each entry is looked at once. Memory: 16 bytes for each key of
-the bucket, divided by how full the table is (a quarter to a half).
+A record whose key was seen before is superseded, so each entry is read once. The table takes 16 bytes for each key of
+the bucket, divided by its load factor (a quarter to a half).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing_extensions import Buffer
 
 from stratalog.jobs.compaction import newest_kernel
 
-#: Bytes of one packed entry: 16 of the hash, 4 of the offset.
+#: Bytes of one packed entry: 16 for the hash, 4 for the offset.
 PACKED_ENTRY_SIZE: Final = 20
 _SLOTS_MIN: Final = 1 << 12
 
 
 class NewestKeys:
-    """The keys of one bucket that were seen so far; `clear` for the next bucket. Not thread-safe."""
+    """The keys of one bucket seen so far. Call `clear` before the next bucket. Not thread-safe."""
 
     def __init__(self) -> None:
-        #: Entries left, keys in the table, keys that it may have, entries listed (see the kernel).
+        #: Entries left, keys in the table, the maximum of these, entries listed (see the kernel).
         self._state = np.zeros(4, np.int64)
         self.clear()
 
@@ -41,7 +41,7 @@ class NewestKeys:
         """Return the relative offsets of the packed entries that have a newer one, ascending.
 
         Packed entries come in descending order. Only keys of records from `first_dirty_offset` on supersede others.
-        Raises ValueError for bytes that are no entries.
+        Raises ValueError for bytes that are not whole entries.
         """
         state = self._state
         view = memoryview(data)

@@ -1,4 +1,4 @@
-"""The plan of one partition's compaction, made before anything is read. Pure, except `records_a_byte`.
+"""The plan of one partition's compaction, made before records are read. Pure, except `keys_estimate`.
 
 It covers closed segments up to the end offset. Those of one group become one segment.
 """
@@ -26,9 +26,9 @@ from stratalog.log.index import AbortedTransaction
 from stratalog.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC, RecordBatch
 from stratalog.remote.api import INT32_MAX
 
-#: Entries of a bucket: as many keys at most are in the memory of one task.
+#: The maximum number of entries in a bucket, and so of keys in the memory of one task.
 KEYS_A_BUCKET: Final = 1_000_000
-#: Buckets are not made smaller than this only to have one for each core.
+#: Buckets are not made smaller than this just to have one for each core.
 _KEYS_A_BUCKET_MIN: Final = 100_000
 
 _SAMPLE_BYTES: Final = 64 * 1024
@@ -55,7 +55,7 @@ class CompactionPlan:
     now_ms: int
     places: ByteSources
     directory: str
-    #: The directory of the new segment of some sources; None: it stays in `directory`.
+    #: Returns where the new segment of some sources goes; None: it stays in `directory`.
     upload: Callable[[range], Upload] | None = None
 
     @property
@@ -68,12 +68,12 @@ class CompactionPlan:
 
     @property
     def dirty_bytes(self) -> int:
-        """The size of the part that was not compacted before, in whole segments."""
+        """The size of the segments that were not compacted before."""
         return sum(source.size for source in self.sources if source.end_offset > self.first_dirty_offset)
 
     @property
     def dirty_ratio(self) -> float:
-        """The share of what was not compacted before."""
+        """The share of the segments that were not compacted before."""
         return self.dirty_bytes / self.bytes if self.bytes else 0.0
 
     def groups(self) -> list[range]:
@@ -122,14 +122,14 @@ def topic_config(properties: Mapping[str, str], *, is_large: bool = False) -> Lo
 
 
 def buckets_of(keys: int, cores: int) -> int:
-    """Return the number of buckets for so many keys."""
+    """Return the number of buckets for a number of keys."""
     by_size = -(-keys // KEYS_A_BUCKET)
     by_cores = min(cores, -(-keys // _KEYS_A_BUCKET_MIN))
     return max(by_size, by_cores, 1)
 
 
 def keys_tasks(plans: Sequence[CompactionPlan], estimates: Sequence[int], cores: int) -> tuple[list[KeysTask], int]:
-    """Step 1 of all segments of all partitions, and how many buckets there are."""
+    """Return the tasks of step 1 for all segments of all partitions, and the number of buckets."""
     tasks: list[KeysTask] = []
     first_bucket = 0
     for part, (plan, keys) in enumerate(zip(plans, estimates, strict=True)):
@@ -150,7 +150,7 @@ def keys_tasks(plans: Sequence[CompactionPlan], estimates: Sequence[int], cores:
 
 
 def met_before(summaries: Sequence[SegmentSummary]) -> list[MetData]:
-    """Return what a cleaning has met of transactions when it comes to each of these neighbouring segments."""
+    """Return the transactions that a cleaning has met before each of these consecutive segments."""
 
     def after(before: MetData, segment: SegmentSummary) -> MetData:
         return MetData(
@@ -170,7 +170,7 @@ class PartitionSurvey:
     seconds: float
 
     def changes(self, segments: range) -> bool:
-        """Return whether a group becomes something else than it is."""
+        """Return whether rewriting a group would change it."""
         if len(segments) != 1:
             return True
         summary = self.summaries[segments[0]]
@@ -178,7 +178,7 @@ class PartitionSurvey:
 
 
 def rewrite_tasks(part: int, plan: CompactionPlan, survey: PartitionSurvey) -> list[RewriteTask]:
-    """Step 3 of the groups of one partition that change. Their `group` is the number within the partition."""
+    """Return step 3 for the groups of one partition that change. `group` is the number within the partition."""
     met = met_before(survey.summaries)
     facts = plan.facts()
     return [
@@ -210,7 +210,7 @@ def _narrowed(facts: FilterFacts, start: int, end: int) -> FilterFacts:
 
 
 def keys_estimate(plan: CompactionPlan) -> int:
-    """Return how many records a partition has, from a look at the beginning of its largest segment."""
+    """Estimate the number of records of a partition from the beginning of its largest segment."""
     largest = max(plan.sources, key=lambda source: source.size, default=None)
     if largest is None:
         return 0

@@ -32,8 +32,8 @@ _COLUMNS: Final = (
 class CompactedPartition:
     """One partition, before and after. A dry run estimates `bytes_out` in proportion to the records.
 
-    `tombstones` counts those before the compaction. `core_seconds` is how long the tasks of all steps had a core,
-    until the result was safe on disk or in the store.
+    `tombstones` counts those before the compaction. `core_seconds` is the time of the tasks of all steps, until the
+    result was durable on disk or in the store.
     """
 
     topic: str
@@ -52,7 +52,7 @@ class CompactedPartition:
 
     @property
     def mb_per_core_second(self) -> float:
-        """Megabytes (10^6) of the partition that one core compacts in a second."""
+        """The speed of one core in megabytes (10^6) per second."""
         return self.bytes_in / 1e6 / self.core_seconds if self.core_seconds else 0.0
 
 

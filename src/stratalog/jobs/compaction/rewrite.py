@@ -29,21 +29,21 @@ from stratalog.log.cleaner import (
 from stratalog.log.segment import LogSegment
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, random_uuid
 
-#: Ends the name of the directory of an attempt.
+#: The suffix of the directory of an attempt.
 ATTEMPT_SUFFIX = ".compacting"
 
 
 def _scratch_directory(attempt: UUID) -> str:
-    """One of those that Spark has for its own large files, and removes with the application; else the system's."""
+    """Return a directory of Spark for large files, which it removes with the application; otherwise the system's."""
     of_spark = [path for path in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if path]
     return of_spark[attempt.int % len(of_spark)] if of_spark else gettempdir()
 
 
 class GroupRewriter:
-    """One group; `add` its segments in order, then `finish`; after an error, `discard`."""
+    """Rewrites one group: `add` its segments in order, then `finish`. After an error, `discard`."""
 
     def __init__(self, task: RewriteTask, began: float) -> None:
-        """`began` is when the core was given to it, by the monotonic clock."""
+        """Begin a group. `began` is the start of the task by the monotonic clock."""
         self._task = task
         self._began = began
         self._fs = REAL_FILESYSTEM
@@ -61,7 +61,7 @@ class GroupRewriter:
         self._next = 0
 
     def add(self, superseded: npt.NDArray[np.uint32]) -> None:
-        """Filter the next segment; `superseded` are offsets with a newer record, relative to its base, ascending."""
+        """Filter the next segment. `superseded` are offsets with a newer record, relative to its base, ascending."""
         task, source = self._task, self._task.sources[self._next]
         facts = task.facts
         self._transactions.add_aborted(task.aborted[self._next])
@@ -108,7 +108,7 @@ class GroupRewriter:
         )
 
     def _keep_last_batch(self) -> None:
-        """Keep the header of the group's last batch: a remote segment has something in it, or readers find a hole."""
+        """Keep the header of the group's last batch. Readers would see a gap if a remote segment were empty."""
         task = self._task
         for source in reversed(task.sources):
             with open_records(source, task.places) as records:

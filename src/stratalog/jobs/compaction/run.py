@@ -31,7 +31,7 @@ from stratalog.remote.transactions import finish_publications, remove_objects
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock
 from stratalog.wire.client import ConnectionOptions
 
-#: The default time for which the objects of replaced segments stay.
+#: How long the objects of replaced segments stay by default.
 GRACE_SECONDS: Final = 60.0
 
 
@@ -47,15 +47,15 @@ def compact_data_dirs(
     progress: Progress = SILENT,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CompactResult:
-    """Compact partitions of log directories that no broker serves; they are locked while it runs.
+    """Compact partitions of log directories that no broker serves. Locks the directories while it runs.
 
-    `configs` are topics' properties under Kafka's names, `overrides` go before them (`delete.retention.ms`,
-    `segment.bytes`, `min.cleanable.dirty.ratio`, ...). Without `topics` all are taken whose `cleanup.policy` has
-    `compact`. `only_due` leaves out what a cleaner would find too clean. With `dry_run` nothing is changed, and the
-    result says what would be gained.
+    `configs` are the topics' properties under Kafka's names, and `overrides` take precedence (`delete.retention.ms`,
+    `segment.bytes`, `min.cleanable.dirty.ratio`, ...). Without `topics`, all topics whose `cleanup.policy` has
+    `compact` are compacted. `only_due` skips partitions that a cleaner would find too clean. With `dry_run` nothing is
+    changed, and the result estimates the gain.
 
-    UsageError, DataDirError (a broker has a directory), TaskError, KafkaError, OSError. What was swapped in by then
-    stays.
+    Raises UsageError, DataDirError (a broker uses a directory), TaskError, KafkaError or OSError. Segments swapped in
+    before the error stay.
     """
     paths = [Path(directory).resolve() for directory in directories]
     if not paths:
@@ -102,16 +102,16 @@ def compact_bucket(
 ) -> CompactResult:
     """Compact `topics` of a bucket of the remote tier.
 
-    Where a cluster owns it, `kafka` has to say how its brokers are reached (`kafka.bootstrap.servers`, ...): they learn
+    If a cluster owns it, `kafka` must have the connection to its brokers (`kafka.bootstrap.servers`, ...): they learn
     of every change through `__remote_log_metadata`.
 
-    `options` are those of the store, with keys for encrypted segments. Topics have the configuration in the manifest of
-    their newest segment; `overrides` take precedence. Without a `state` everything is looked at; with one, partitions
-    of which less than `min_dirty_ratio` is new are left out, and only new records count as newer ones. Objects of old
-    segments are deleted `grace_seconds` after the new ones are visible.
+    `options` are those of the store, with keys for encrypted segments. The configuration of a topic is that in the
+    manifest of its newest segment; `overrides` take precedence. Without a `state` everything is compacted. With one,
+    partitions whose new part is smaller than `min_dirty_ratio` are skipped, and only new records supersede others.
+    Objects of old segments are deleted `grace_seconds` after the new ones are visible.
 
-    UsageError, TaskError, RemoteStorageError, UnreachableError, NotOwnerError. What was published by then stays, and
-    the next run finishes it.
+    Raises UsageError, TaskError, RemoteStorageError, UnreachableError or NotOwnerError. Segments published before the
+    error stay, and the next run continues.
     """
     with ExitStack() as stack:
         places = ByteSources(url, dict(options or {}))
@@ -150,7 +150,7 @@ def compact_bucket(
 
 
 def _visible(places: ByteSources, topics: Sequence[str]) -> list[SegmentManifest]:
-    """Return all segments of topics. UsageError for a topic that has none, and for one that is not ours to change."""
+    """Return all segments of topics. Raises UsageError for a topic without any, or one that must not be changed."""
     found = list_remote_segments(places.store, topics, covered=True)
     _check_all_there(places, topics, found)
     for each in found:
@@ -189,7 +189,7 @@ def _bucket_plan(
 
 @contextmanager
 def _swept(job: BucketJob) -> Iterator[None]:
-    """Remove what tasks have staged at the end. The next run removes what they stage later."""
+    """Remove leftovers of tasks at the end. The next run removes what they stage later."""
     try:
         yield
     except BaseException:
@@ -199,7 +199,7 @@ def _swept(job: BucketJob) -> Iterator[None]:
 
 
 def _local_plan(partition: data_dirs.LocalPartition, config: LogConfig, clock: Clock) -> local.LocalPlan:
-    """Raise UsageError for a partition in two tiers: what its tombstones delete may be in the other one."""
+    """Plan a local partition. Raises UsageError if it is tiered: its tombstones may delete remote records."""
     if config.remote_storage_enable:
         raise UsageError(
             f"{partition.path}: {partition.topic} is tiered (remote.storage.enable); compact its bucket instead"

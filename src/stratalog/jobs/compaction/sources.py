@@ -1,4 +1,4 @@
-"""The `.log` of a segment in either tier, as the filter reads it: from its start to its end, once."""
+"""Read the `.log` of a segment in either tier, once, from start to end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stratalog.log.cleaner import Readable
 from stratalog.records import HEADER_SIZE, MAGIC, MAGIC_AT, RecordBatch, batch_at, checked_batch_size
 from stratalog.util import ReadAhead
 
-#: Bytes that a task reads at a time, and asks a store for.
+#: Bytes that a task reads at a time, and requests from a store.
 CHUNK_BYTES: Final = 2 * 1024 * 1024
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
 _BLOCKS_AHEAD: Final = 2
@@ -47,7 +47,7 @@ def open_records(source: SourceSegment, places: ByteSources) -> Iterator[OpenRec
 
 
 def last_batch(records: OpenRecords) -> RecordBatch | None:
-    """Return the last batch, found from headers: of format 2 its header alone, of others the whole."""
+    """Return the last batch, found by headers: only its header if it is of format 2, otherwise all of it."""
     position, last = 0, None
     while position < records.size_bytes:
         size = min(HEADER_SIZE, records.size_bytes - position)
@@ -66,7 +66,7 @@ def _read(records: OpenRecords, position: int, size: int) -> bytes:
 
 
 class _RemoteBlocks:
-    """An object that is read in order, a few blocks ahead."""
+    """An object that is read in order, with a few blocks of read-ahead."""
 
     def __init__(self, places: ByteSources, place: Place, size: int) -> None:
         self._places, self._place, self._size = places, place, size

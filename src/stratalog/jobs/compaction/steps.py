@@ -1,4 +1,4 @@
-"""The three steps of a compaction, put together: functions over Arrow, with two exchanges of packed bytes between.
+"""The three steps of a compaction together: functions over Arrow batches, with two exchanges of packed bytes.
 
     keys     a row for each bucket of each piece of a segment, and one with the summary of the segment
        | by bucket; within a bucket from the newest segment to the oldest
@@ -6,9 +6,9 @@
        task | facts to the caller; the others, which are kept, by group; within a group by segment
     rewrite  a row for each group
 
-On Spark these are two queries in all, without anything else to plan: on a small log that is what takes most of the
-time. Memory of a task: the buffers of one segment reader and at most one Arrow batch, and besides the keys of one
-bucket, or the superseded offsets of one segment.
+On Spark these are only two queries, because on a small log planning takes most of the time. Memory of a task: the
+buffers of one segment reader, at most one Arrow batch, and the keys of one bucket or the superseded offsets of one
+segment.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from stratalog.jobs.executor import Exchanger, TaskError, even_groups
 from stratalog.jobs.progress import SILENT, Progress
 from stratalog.jobs.rows import StepRows
 
-#: More parts of one exchange only cost.
+#: The maximum number of parts of one exchange. More parts only add cost.
 _PARTS_MAX: Final = 10_000
 _TASKS_A_CORE: Final = 4
 
@@ -51,8 +51,8 @@ _TASKS_A_CORE: Final = 4
 class Survey:
     """The results of steps 1 and 2, by partition.
 
-    The executor keeps `rows` until the `survey` ends. Their groups are numbered across partitions; those of a partition
-    begin with its `first_groups`.
+    The executor keeps `rows` until the context of `survey` ends. Groups are numbered across partitions; those of a
+    partition begin with its entry in `first_groups`.
     """
 
     partitions: Sequence[PartitionSurvey]
@@ -84,7 +84,7 @@ def survey(
     *,
     progress: Progress = SILENT,
 ) -> Iterator[Survey]:
-    """Do steps 1 and 2. TaskError, naming the segment, for what a worker cannot read."""
+    """Run steps 1 and 2. Raises TaskError that names a segment which a worker cannot read."""
     groups = even_groups([task.source.size for task in tasks], _TASKS_A_CORE * executor.parallelism)
     payload = [zlib.compress(pickle.dumps([tasks[number] for number in sorted(group)]), 1) for group in groups]
     dirty = [plan.first_dirty_offset for plan in plans]
@@ -103,7 +103,7 @@ def survey(
 
 
 def surveyed(plans: Sequence[CompactionPlan], facts: Iterable[bytes]) -> list[PartitionSurvey]:
-    """Return what all facts together say. Raises TaskError for a segment that could not be read."""
+    """Combine the facts of all tasks. Raises TaskError for a segment that could not be read."""
     summaries: list[list[SegmentSummary]] = [[] for _ in plans]
     superseded: Counter[tuple[int, int]] = Counter()
     seconds: Counter[int] = Counter()
@@ -127,9 +127,9 @@ def surveyed(plans: Sequence[CompactionPlan], facts: Iterable[bytes]) -> list[Pa
 
 
 def rewrite(found: Survey, tasks: Sequence[RewriteTask], *, progress: Progress = SILENT) -> Iterator[Rewritten]:
-    """Do step 3 and yield new segments as they come. Raises TaskError, naming the group, for a worker's errors.
+    """Run step 3 and yield new segments as they come. Raises TaskError that names a failed group.
 
-    A task that ran twice leaves an extra directory. The job that chose `RewriteTask.directory` clears it.
+    A task that ran twice leaves an extra directory, which the job that chose `RewriteTask.directory` removes.
     """
     if not tasks:
         return

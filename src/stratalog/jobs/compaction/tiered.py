@@ -6,10 +6,9 @@
                        ------------ the grace: readers of the old ones end ------------
     objects deleted                                DELETE_SEGMENT_STARTED, objects deleted, DELETE_SEGMENT_FINISHED
 
-Every step may be repeated. After a crash at any of them each offset is served, by old segments or new ones; the next
-run takes away what is covered by others, what was replaced and what an earlier job had put and not published, and
-finishes deletions that were begun. New segments that were published and not announced are replaced by those that they
-were made of.
+Every step may be repeated. After a crash at any step, each offset is served by old or new segments. The next run
+removes segments that are covered by others or replaced, and unpublished ones of earlier jobs, and finishes deletions.
+New segments that were published but not announced are replaced by their sources.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _INSTEAD: Final = (
     "name its brokers (--kafka bootstrap.servers=HOST:PORT, kafka.bootstrap.servers), which learn of it then"
 )
 
-#: Between the last lookup of a segment that is being deleted, and its objects.
+#: Seconds between the last lookup of a segment that is being deleted and the deletion of its objects.
 _SETTLE_SECONDS_MAX: Final = 5.0
 
 
@@ -40,16 +39,16 @@ class Destination(Protocol):
     """The place where compacted partitions become visible."""
 
     def ensure_allowed(self, manifests: Sequence[SegmentManifest] = ()) -> None:
-        """Raise NotOwnerError when the bucket is not to be changed in this way; `manifests` are those that would be."""
+        """Raise NotOwnerError if the bucket must not be changed in this way. `manifests` are those to change."""
 
     def begin(self, manifests: Sequence[SegmentManifest]) -> None:
         """Remove leftovers of earlier jobs, and record this one. `manifests` are all visible ones of its topics."""
 
     def readable(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
-        """Return those segments of one partition that count."""
+        """Return the segments of one partition that readers use."""
 
     def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
-        """Make new segments of a partition visible, and note which others are obsolete."""
+        """Make new segments of a partition visible, and record which others are obsolete."""
 
     def clean_up(self, grace_seconds: float) -> None:
         """Delete obsolete segments after a while, and all objects that tasks left."""
@@ -149,7 +148,7 @@ class InCluster:
 
 
 def _replaced(store: ObjectStore, job: BucketJob) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments that publications replaced, of this job or of an unfinished one."""
+    """Return the segments that publications of this job, or of an unfinished one, replaced."""
     return [each.metadata() for each in replaced_segments(store, job.topics)]
 
 

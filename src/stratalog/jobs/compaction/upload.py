@@ -1,4 +1,4 @@
-"""The new segment of a group of remote segments, on its way into the bucket: its objects, without a manifest yet."""
+"""Stage the new segment of a group of remote segments in the bucket: all its objects except the manifest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stratalog.util import SYSTEM_CLOCK, Clock, FileSystem
 class Upload:
     """The destination of the new segment, and the segments that it replaces, in order.
 
-    Its id is one of `job`'s. Every attempt has its own.
+    Its id belongs to `job`, and each attempt gets a new one.
     """
 
     url: str
@@ -32,7 +32,7 @@ class Upload:
         return self.replaced[-1]
 
     def leader_epochs(self) -> dict[int, int]:
-        """Return the epochs of all together, each with its first offset."""
+        """Return the leader epochs of all replaced segments, each with its first offset."""
         epochs: dict[int, int] = {}
         for manifest in self.replaced:
             for epoch, start in manifest.leader_epochs.items():
@@ -42,7 +42,7 @@ class Upload:
     def stage(
         self, cleaned: LogSegment, directory: Path, fs: FileSystem, clock: Clock = SYSTEM_CLOCK
     ) -> SegmentManifest:
-        """Put the objects of a sealed segment whose files are in `directory`. RemoteStorageError."""
+        """Put the objects of a sealed segment whose files are in `directory`. Raises RemoteStorageError."""
         manager = self._manager()
         try:
             return manager.stage(self._metadata(cleaned, clock), self._data(manager, cleaned, directory, fs))
@@ -50,7 +50,7 @@ class Upload:
             manager.close()
 
     def _manager(self) -> ObjectStoreRemoteStorageManager:
-        """Return a manager that writes as the last segment was written, as far as the options have keys."""
+        """Return a manager with the encoding of the last segment, if the options have its keys."""
         manager = ObjectStoreRemoteStorageManager()
         manager.configure({"compression": self.last.compression.value, **self.options, "url": self.url})
         return manager

@@ -1,4 +1,4 @@
-"""Values that the steps of a compaction hand to each other. Everything here is pickled."""
+"""Values that the steps of a compaction exchange. All of them can be pickled."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SegmentSummary:
     keyless: int = 0
     tombstones: int = 0
     markers: int = 0
-    #: Batches that a cleaning may change whatever their keys are.
+    #: Batches that cleaning may change independently of their keys.
     special_batches: int = 0
     seconds: float = 0.0
     met: MetData = field(default_factory=MetData)
@@ -71,11 +71,11 @@ class SegmentSummary:
 
 @dataclass(frozen=True, slots=True)
 class FilterFacts:
-    """By what the records of a partition stay or go. See `log.cleaner.filter_plain.FilterRules`."""
+    """The facts that decide which records of a partition stay. See `log.cleaner.filter_plain.FilterRules`."""
 
     now_ms: int
     delete_retention_ms: int
-    #: Tombstones of message formats 0 and 1 stay in segments that were changed after this time.
+    #: Tombstones of message formats 0 and 1 stay in segments that were modified after this time.
     legacy_horizon_ms: int
     #: Records after it stay.
     latest_offset: int
@@ -95,9 +95,9 @@ class RewriteTask:
     met: MetData
     facts: FilterFacts
     config: LogConfig
-    #: A directory for that of the attempt; empty: Spark's local directory on the worker.
+    #: The parent of the attempt's directory; empty for Spark's local directory on the worker.
     directory: str
-    #: The destination of the new segment; None: it stays where it was written.
+    #: The destination of the new segment, None if it stays where it was written.
     upload: Upload | None = None
 
 
@@ -114,7 +114,7 @@ class RewriteStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The new segment of a group: files in `directory`, or objects in the bucket that only lack their `manifest`."""
+    """The new segment of a group: files in `directory`, or objects in the bucket that lack only their `manifest`."""
 
     part: int
     group: int

@@ -1,4 +1,4 @@
-"""The work of tasks of the three steps on Arrow batches of rows; `steps` puts them together.
+"""The tasks of the three steps, which work on Arrow batches of rows. `steps` connects them.
 
 Memory of a task: the buffers of one segment reader, at most one Arrow batch, and the keys of one bucket or the
 superseded offsets of one segment.
@@ -33,13 +33,13 @@ from stratalog.jobs.rows import arrow_schema
 from stratalog.util import SYSTEM_CLOCK
 
 KEYS_SCHEMA: Final = "bucket long, segment int, sequence int, part int, base long, dirty long, data binary"
-#: Facts have the group FACTS; a group begins with rows of segment -1, without data, one for each of its segments.
+#: Facts have the group FACTS. A group begins with a row without data, of segment -1, for each of its segments.
 NEWEST_SCHEMA: Final = "group int, segment int, data binary"
 FACTS: Final = -1
 
 OUTCOME_SCHEMA: Final = "outcome binary"
 
-#: Rows are handed on in pieces of about this size.
+#: Rows are passed on in pieces of about this size.
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -58,7 +58,7 @@ class Failure:
 
 
 class _Pieces:
-    """Rows on their way to the next step, in pieces of some size."""
+    """Rows on their way to the next step, in pieces of about `_PIECE_BYTES`."""
 
     def __init__(self, schema: str) -> None:
         self._schema = arrow_schema(schema)
@@ -80,7 +80,7 @@ class _Pieces:
 
 
 class KeysWork:
-    """Step 1 of the groups of tasks whose numbers it is given."""
+    """Step 1 for the groups of tasks whose numbers it gets."""
 
     def __init__(self, payload: list[bytes], dirty: list[int]) -> None:
         self._payload = payload
@@ -119,7 +119,7 @@ class Sifted:
 
 
 class NewestWork:
-    """Step 2 of sorted rows of buckets; those with the sequence -1 are facts, and handed on."""
+    """Step 2 for sorted rows of buckets. Rows with the sequence -1 are facts and passed on."""
 
     def __init__(self, owners: Mapping[tuple[int, int], tuple[int, int]]) -> None:
         self._owners = dict(owners)
@@ -150,7 +150,7 @@ class NewestWork:
 
 
 class RewriteWork:
-    """Step 3 of sorted rows of groups, each beginning with rows without data. Groups without a task are skipped."""
+    """Step 3 for sorted rows of groups, each beginning with rows without data. Skips groups without a task."""
 
     def __init__(self, payload: Mapping[int, bytes]) -> None:
         self._payload = dict(payload)

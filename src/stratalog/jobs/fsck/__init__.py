@@ -1,4 +1,4 @@
-"""The check of log directories that no broker serves, and the repair of files that follow from the log."""
+"""Check log directories that no broker serves, and repair the files that are derived from the log."""
 
 import lazy_loader
 

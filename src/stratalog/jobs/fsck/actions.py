@@ -1,6 +1,6 @@
 """The repairs of fsck: rebuild a derived file, begin an empty segment, or cut a tail and keep what was cut.
 
-An action knows all that it needs when the check made it. Each is atomic: a crash leaves the old state or the new one.
+An action has all that it needs when the check creates it. Each is atomic: a crash leaves the old state or the new one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COPY_SIZE: Final = 8 * 1024 * 1024
 
 
 class FileAction(Action, Protocol):
-    """`order` sorts a plan: a log is continued before it is cut, and is cut before its indexes are rebuilt from it."""
+    """A repair of one file. `order` sorts a plan: begin new segments, cut logs, rebuild derived files."""
 
     @property
     def order(self) -> int: ...
@@ -30,14 +30,14 @@ class FileAction(Action, Protocol):
         """The file that changes."""
 
     def carry_out(self, fs: FileSystem) -> None:
-        """Carry out the action. Raises OSError; the file is then as it was."""
+        """Carry out the action. Raises OSError; the file is then unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildIndexes:
     """Rebuild offset and time index of a segment from its `.log`.
 
-    The topic's own `index.interval.bytes` is not in its directory; an index of any interval is right.
+    The directory does not hold the topic's `index.interval.bytes`, but an index of any interval is valid.
     """
 
     log_path: Path
@@ -69,7 +69,7 @@ class RebuildIndexes:
 class CutTail:
     """Cut a `.log` after its last sound batch, and rebuild its indexes.
 
-    The rest is first copied durably to `<name>.<position>.cut`, as by recovery.
+    The rest is first copied durably to `<name>.<position>.cut`, as recovery does.
     """
 
     path: Path
@@ -92,7 +92,7 @@ class CutTail:
         self.then.carry_out(fs)
 
     def _keep_aside(self, log: File, fs: FileSystem) -> None:
-        """Copy what will be cut, unless it is zeros (of a preallocated file)."""
+        """Copy what will be cut, unless it is all zeros (of a preallocated file)."""
         size = log.size()
         pieces = [(start, min(_COPY_SIZE, size - start)) for start in range(self.position, size, _COPY_SIZE)]
         if not any(log.pread(length, start).strip(b"\0") for start, length in pieces):
@@ -109,7 +109,7 @@ class CutTail:
 
 @dataclass(frozen=True, slots=True)
 class BeginSegment:
-    """Make an empty segment where a log ended that has lost its last records: no offset before is given again."""
+    """Make an empty segment at the former end of a log that lost its last records, so that no offset is reused."""
 
     path: Path
     base_offset: int
@@ -127,7 +127,7 @@ class BeginSegment:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Replace a small derived file by what follows from the log."""
+    """Replace a small derived file by content computed from the log."""
 
     path: Path
     content: bytes
@@ -143,9 +143,9 @@ class WriteFile:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecoveryPoints:
-    """Replace the recovery points by the ends of the logs that were checked, once all in `partitions` is on the disk.
+    """Sync all files in `partitions`, then set the recovery points to the ends of the checked logs.
 
-    A recovery point below would say that what is behind it may be cut.
+    Recovery may cut records after the recovery point, so a lower one would put them at risk.
     """
 
     path: Path

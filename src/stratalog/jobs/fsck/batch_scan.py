@@ -1,4 +1,4 @@
-"""The batches of a `.log`, a window at a time: headers and CRCs by native loops, as numpy rows.
+"""Scan the batches of a `.log`, a window at a time: native loops turn headers and CRCs into numpy rows.
 
 Bytes that are not a batch do not end the scan: it continues at the next batch with a valid CRC, if any. Memory is
 bounded by the window.
@@ -30,9 +30,9 @@ WINDOW_SIZE: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Consecutive batches: `rows` (`records.native.header_scan`), with positions in the file, and their bytes.
+    """Consecutive batches: `rows` (`records.native.header_scan`) with positions in the file, and their bytes.
 
-    Of a batch larger than a window, only the header.
+    A batch larger than a window has only its header here.
     """
 
     rows: Any
@@ -46,7 +46,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes [position, end) are no batch. `resumes`: a sound batch stands at `end`."""
+    """Bytes [position, end) that are not a batch. `resumes`: a sound batch begins at `end`."""
 
     position: int
     end: int
@@ -57,7 +57,7 @@ class Unreadable:
 def scan_batches(
     file: File, size: int, window_size: int = WINDOW_SIZE, *, base_offset: int = 0
 ) -> Iterator[Window | Unreadable]:
-    """Everything in the first `size` bytes of the `.log` of `base_offset`, in order."""
+    """Yield everything in the first `size` bytes of the `.log` of `base_offset`, in order."""
     position, expected_offset = 0, base_offset
     highest = base_offset + RELATIVE_OFFSET_MAX
     before = NO_CLAIM
@@ -80,10 +80,7 @@ def scan_batches(
 
 
 def _claim_of(row: Any, expected_offset: int, highest: int) -> Claim:
-    """Return what the last batch says, if its CRC is wrong and something else than a batch follows.
-
-    Its length is wrong then.
-    """
+    """Return the claim of the last batch if its CRC is wrong and no batch follows: its length is wrong then."""
     first, last = int(row["base_offset"]), int(row["last_offset"])
     is_known = not row["is_sound"] and expected_offset <= first <= last <= highest
     return Claim(0, last) if is_known else NO_CLAIM
@@ -118,7 +115,7 @@ def _large_batch(file: File, size: int, position: int, window_size: int) -> Wind
 
 
 def _old_message(file: File, size: int, position: int) -> Window | None:
-    """Return a message of format 0 or 1 as a row, or None if it is not whole or its offsets cannot be read."""
+    """Return a message of format 0 or 1 as a row, or None if it is incomplete or its offsets cannot be read."""
     try:
         needed = checked_batch_size(file.pread(HEADER_SIZE_UP_TO_MAGIC, position), 0)
         if position + needed > size:
@@ -135,7 +132,7 @@ def _old_message(file: File, size: int, position: int) -> Window | None:
 
 
 def _pass_over(file: File, size: int, position: int, expected_offset: int, highest: int, before: Claim) -> Unreadable:
-    """Return what is no batch, up to where batches go on (`log.resumption`): that is looked for in all that is left."""
+    """Return the bytes that are not a batch. Searches the rest of the file for the next batch (`log.resumption`)."""
     log = LogBytes(file, size)
     if claim_at(log, position, expected_offset, highest) != NO_CLAIM:
         end, found = next_sound(log, position, expected_offset, highest)

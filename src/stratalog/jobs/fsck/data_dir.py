@@ -1,4 +1,4 @@
-"""Log directories: every partition in them, the checkpoints that name partitions, and whose directory each is."""
+"""Check log directories: their partitions, the checkpoints that name partitions, and their owners."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _STRAY: Final = re.compile(r"(?P<name>.+-\d+)\.[0-9a-f]{32}-(?P<why>delete|futur
 
 @dataclass
 class DirReport:
-    """The findings of a check of one log directory, without those of its partitions."""
+    """The findings in one log directory, without those of its partitions."""
 
     path: Path
     findings: FsckFindings = field(default_factory=FsckFindings)
@@ -68,7 +68,7 @@ def is_partition_dir(path: Path, fs: FileSystem) -> bool:
 
 
 def check_beside_partitions(report: DirReport, fs: FileSystem) -> None:
-    """Check everything in a log directory but its partitions, which are in the report already. Raises OSError."""
+    """Check everything in a log directory except its partitions, which `report` already has. Raises OSError."""
     path = report.path
     report.was_clean = fs.exists(path / CLEAN_SHUTDOWN)
     for name in fs.list_dir(path):
@@ -96,7 +96,7 @@ def compare_dirs(dirs: Sequence[DirReport]) -> list[FileFinding]:
 
 
 class PartitionFacts(TypedDict):
-    """Return what the files of a log directory say of a partition, as input of `check_partition`."""
+    """Facts about a partition from the files of its log directory, as keyword arguments of `check_partition`."""
 
     was_clean: bool
     log_start_offset: int | None
@@ -104,10 +104,7 @@ class PartitionFacts(TypedDict):
 
 
 def partition_facts(log_dir: Path, fs: FileSystem) -> Callable[[str], PartitionFacts]:
-    """Return what a log directory's files say of a partition, by its name.
-
-    A checkpoint that cannot be read is reported elsewhere.
-    """
+    """Return a function from a partition's name to its facts. Skips unreadable checkpoints, which others report."""
     was_clean = fs.exists(log_dir / CLEAN_SHUTDOWN)
     starts = _stored_offsets(log_dir / checkpoints.LOG_START_OFFSETS, fs) if was_clean else None
     points = _stored_offsets(log_dir / checkpoints.RECOVERY_POINTS, fs)
@@ -152,7 +149,7 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
         )
 
 
-# --- whose directory it is --------------------------------------------------------------------------------------------
+# --- the owner of a directory -----------------------------------------------------------------------------------------
 
 
 def _check_meta(report: DirReport, fs: FileSystem) -> None:
@@ -229,7 +226,7 @@ def _has_metadata_log(report: DirReport) -> bool:
 
 
 def _compare_clusters(dirs: Sequence[DirReport]) -> None:
-    """Check that brokers are of one cluster, by a directory of each."""
+    """Check that all brokers belong to one cluster, by one directory of each."""
     for one in dirs[1:]:
         cluster, first = (each.meta.get("cluster.id") if each.meta else None for each in (one, dirs[0]))
         if cluster != first:
@@ -352,17 +349,17 @@ _SAFE_TEXT: Final = {
 
 
 def _within(name: str, offset: int, partition: PartitionReport) -> int:
-    """Return what stands for an offset outside its log. A negative recovery point is no leave to cut all."""
+    """Return the nearest valid offset. A negative recovery point must not lead to cutting the whole log."""
     if offset < 0 and name == checkpoints.RECOVERY_POINTS:
         return partition.log_end_offset
     return min(max(offset, 0), partition.log_end_offset)
 
 
 def _safe_content(path: Path, report: DirReport) -> FileAction | None:
-    """Return what takes the place of a checkpoint that cannot be read.
+    """Return the action that replaces an unreadable checkpoint, or None.
 
-    None for recovery points while a partition cannot be read: its end is unknown, and a broker that finds no
-    recovery points at all cuts nothing but an unfinished write.
+    Recovery points are not replaced while a partition cannot be read, because its end is unknown. A broker without
+    recovery points cuts only unfinished writes.
     """
     is_flush = path.name == checkpoints.RECOVERY_POINTS
     if is_flush and any(finding.kind is FsckKind.UNREADABLE for finding in report.findings):

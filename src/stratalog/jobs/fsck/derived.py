@@ -1,4 +1,4 @@
-"""Check files derived from producers' batches, `.snapshot` and `.txnindex`, against a replay of the log."""
+"""Check the files derived from producers' batches (`.snapshot` and `.txnindex`) against a replay of the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stratalog.util import FileSystem
 def check_derived(
     segments: Sequence[SegmentScan], layout: Layout, fs: FileSystem, log_end_offset: int
 ) -> list[FileFinding]:
-    """Snapshots as of their offsets, and the aborted transactions of each segment."""
+    """Check the snapshots at their offsets, and the aborted transactions of each segment."""
     if not segments:
         return []
     checker = _Derived(segments, layout, fs, log_end_offset)
@@ -45,7 +45,7 @@ class _Derived:
         self._fs = fs
         first = segments[0].base_offset
         self._replay = Replay(is_complete=first == 0)
-        #: Whether the replay saw all batches ever: its result is then exactly what must be stored.
+        #: Whether the replay saw all batches ever written. The files must then equal its result.
         self._is_exact = not any(facts.has_gaps or facts.has_damage_within for facts in segments) and all(
             facts.is_sound for facts in segments[:-1]
         )
@@ -54,7 +54,7 @@ class _Derived:
         ends = [*(facts.base_offset for facts in segments[1:]), log_end_offset]
         self._is_exact &= all(
             facts.next_offset >= end for facts, end in zip(segments, ends, strict=True)
-        )  # else records are lost
+        )  # otherwise records are lost
         if first > 0 and first in layout.snapshots:
             entries = self._read_snapshot(first)
             if entries is not None:
@@ -62,7 +62,7 @@ class _Derived:
                 self._replay.is_complete = True
 
     def replay(self) -> None:
-        """Go through the batches, and stop at each snapshot."""
+        """Replay the batches, and check each snapshot on the way."""
         waiting = [offset for offset in self._layout.snapshots if offset > self._segments[0].base_offset]
         for facts in self._segments:
             for data in facts.producer_batches:
@@ -105,9 +105,9 @@ class _Derived:
         return None
 
     def _rewrite(self, path: Path) -> FileAction:
-        """Return the state as of now.
+        """Return the action that writes the current state, or that removes the file if the state is unknown.
 
-        Or, where it cannot be known, nothing: a broker then begins with the snapshot before.
+        A broker then starts from the previous snapshot.
         """
         if not (self._replay.is_complete and self._is_exact):
             return RemoveFile(path, "remove: a broker starts from the snapshot before it")
@@ -179,7 +179,7 @@ class _Derived:
         return None
 
     def _txn_action(self, path: Path, expected: list[AbortedTransaction], unknown: set[int]) -> FileAction | None:
-        """None where a transaction is older than the log: its entry cannot be made again."""
+        """Return the repair, or None if a transaction is older than the log: its entry cannot be rebuilt."""
         if unknown or not self._is_exact:
             return None
         content = b"".join(map(txn_index.encode_entry, expected))

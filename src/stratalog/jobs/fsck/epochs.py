@@ -1,4 +1,4 @@
-"""`leader-epoch-checkpoint` against the epochs of the batches."""
+"""Check `leader-epoch-checkpoint` against the epochs of the batches."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def check_epochs(
     log_start_offset: int | None,
     log_end_offset: int,
 ) -> list[FileFinding]:
-    """Return what is wrong with the checkpoint, and batches whose epoch is less than that of batches before them.
+    """Return the faults of the checkpoint, and batches whose epoch is lower than that of earlier batches.
 
-    The first epoch begins where the log does; `log_start_offset` None: that is not known.
+    The first epoch begins at the start of the log. `log_start_offset` is None if unknown.
     """
     path = directory / LEADER_EPOCH_CHECKPOINT
     runs = [(facts, run) for facts in segments for run in facts.epochs if run.epoch >= 0]
@@ -72,7 +72,7 @@ def _descending(runs: Sequence[tuple[SegmentScan, EpochRun]], partition: str) ->
 def _fault(
     stored: Sequence[EpochEntry], runs: Sequence[EpochRun], first_max: int, log_end_offset: int
 ) -> tuple[str, str] | None:
-    """Return what was found and expected, of the first contradiction."""
+    """Return what was found and what was expected at the first contradiction."""
     for before, entry in pairwise(stored):
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
             return f"{_text(entry)} behind {_text(before)}", "epochs and offsets that ascend"
@@ -98,10 +98,7 @@ def _text(entry: EpochEntry) -> str:
 
 
 def _from_log(runs: Sequence[EpochRun], stored: Sequence[EpochEntry], log_end_offset: int) -> list[EpochEntry]:
-    """Return the first offset of each epoch.
-
-    And the epoch in which nothing was written yet, if one stands at the end.
-    """
+    """Return the first offset of each epoch, including a last epoch without records."""
     entries: list[EpochEntry] = []
     for run in runs:
         if not entries or run.epoch > entries[-1].epoch:

@@ -1,4 +1,4 @@
-"""The kinds of findings. `docs/reference/fsck.md` explains them; a test compares both."""
+"""The kinds of findings. `docs/reference/fsck.md` explains them; a test compares the two."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stratalog.jobs.fsck.actions import FileAction
 
 
 class FsckKind(enum.Enum):
-    """Value: the name that is printed. One kind is one way in which a directory can be wrong."""
+    """One way in which a directory can be wrong. The value is the printed name."""
 
     # --- batches
     CORRUPT_BATCH = "corrupt-batch"
@@ -83,9 +83,8 @@ _NOTES: Final = {
 class FileFinding(Finding):
     """One thing that is wrong with a file or directory.
 
-    `partition` is "" for what belongs to the log directory. `position` is a byte of the file, None for the file as a
-    whole; `size` the bytes that are affected, 0 where that has no meaning. `action` is what repair would do, None:
-    nothing.
+    `partition` is "" for files of the log directory itself. `position` is a byte of the file, None for the whole file.
+    `size` counts the affected bytes, 0 if that has no meaning. `action` is what repair would do, None for nothing.
     """
 
     kind: FsckKind
@@ -99,7 +98,7 @@ class FileFinding(Finding):
 
 
 class FsckFindings(list[FileFinding]):
-    """The findings of one check, of files of `partition` unless said otherwise."""
+    """The findings of one check, by default for files of `partition`."""
 
     def __init__(self, partition: str = "") -> None:
         super().__init__()
@@ -118,7 +117,7 @@ class FsckFindings(list[FileFinding]):
         action: FileAction | None = None,
         severity: Severity | None = None,
     ) -> None:
-        """Add a finding, as severe as its kind is unless said otherwise."""
+        """Add a finding, by default with the severity of its kind."""
         if severity is None:
             severity = Severity.NOTE if kind in _NOTES else Severity.WARNING if kind in _WARNINGS else Severity.ERROR
         name = self._partition if partition is None else partition
@@ -129,5 +128,5 @@ class FsckFindings(list[FileFinding]):
         )
 
     def add_unreadable(self, path: Path, error: OSError) -> None:
-        """Add a file or directory that the system does not let us read."""
+        """Add a file or directory that the system refuses to read."""
         self.add(FsckKind.UNREADABLE, path, error.strerror or str(error), "a file that can be read")

@@ -1,4 +1,4 @@
-"""Offset and time index of a segment against its `.log`, as findings; the checks themselves are `jobs.index.check`."""
+"""Check the offset and time index of a segment against its `.log`. `jobs.index.check` has the checks themselves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS: Final = {
 
 
 def check_indexes(facts: SegmentScan, fs: FileSystem, *, is_sealed: bool, can_rebuild: bool) -> list[FileFinding]:
-    """`can_rebuild`: the log is sound, or will be once its tail is cut."""
+    """Return the faults of both indexes. `can_rebuild`: the log is sound, or will be once its tail is cut."""
     log, base_offset = facts.path, facts.base_offset
     index, times = log.with_suffix(OFFSET_INDEX_SUFFIX), log.with_suffix(TIME_INDEX_SUFFIX)
     form = index_format(facts, fs)
@@ -52,7 +52,7 @@ def _entry_size(path: Path, form: OffsetIndexFormat) -> int:
 
 
 def index_format(facts: SegmentScan, fs: FileSystem) -> OffsetIndexFormat:
-    """Return the format of the existing offset index, or the one that the log needs."""
+    """Return the format of the existing offset index, or the format that the log needs."""
     index = facts.path.with_suffix(OFFSET_INDEX_SUFFIX)
     if fs.exists(index) and fs.size(index):
         detected = detect_in_file(index, facts.base_offset, fs=fs, log_path=facts.path, always_prove=True)
@@ -88,7 +88,7 @@ def _add_inexact(
 
 
 def _record_setters(log: File, log_size: int) -> set[TimestampOffset]:
-    """Timestamp and last offset of each batch that has a larger timestamp than all before it."""
+    """Return timestamp and last offset of each batch whose timestamp is larger than all before it."""
     largest, exact = -1, set()
     for _, span in spans(log, log_size):
         if span.max_timestamp > largest:

@@ -1,4 +1,4 @@
-"""Sort the content of a partition directory by name."""
+"""Sort the files of a partition directory by name."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from stratalog.log.format import (
 from stratalog.log.recovery import CUT_SUFFIX
 from stratalog.util import FileSystem
 
-#: KRaft's own log has files that others have not, and its last time index entry is not made when the broker stops.
+#: KRaft's own log has extra files, and gets no last time index entry when the broker stops.
 _METADATA_FILE: Final = re.compile(r"\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|quorum-state(\.tmp)?")
 _KNOWN: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, REMOTE_METADATA_SNAPSHOT)
 
 
 @dataclass
 class Layout:
-    """`segments`: base offsets, ascending. `files`: suffix -> offsets of the files with that suffix and no other."""
+    """The files of a partition: base offsets in `segments`, ascending, and in `files` the offsets by suffix."""
 
     directory: Path
     findings: FsckFindings
@@ -45,7 +45,7 @@ class Layout:
 
 
 def read_layout(directory: Path, fs: FileSystem) -> Layout:
-    """List a partition directory. The findings are those that names alone show."""
+    """List a partition directory. The findings come from names alone."""
     layout = Layout(directory, FsckFindings(directory.name))
 
     def add(kind: FsckKind, name: str, found: str, expected: str) -> None:

@@ -1,12 +1,12 @@
 """Find the end of a log, and the faults after its last sound batch.
 
-What was acknowledged keeps its offset for good: a consumer that has read it, or has committed behind it, would take
-another record for it. So what a crash left is cut as recovery cuts it, but damage in what was flushed never moves the
-end of the log back. It stays in place and is reported to readers, and the log continues after it, in another
-segment. To have readers pass over it, accept the loss: the bytes are then moved to a `.cut` file.
+An acknowledged record keeps its offset forever: a consumer that read it, or committed after it, would otherwise take
+another record for it. So a torn write is cut as recovery cuts it, but damage in flushed data never moves the end of the
+log back. The damage stays in place, readers get an error, and the log continues after it in a new segment. To let
+readers skip it, accept the loss: the bytes are then moved to a `.cut` file.
 
-Several files say where a log ended: the recovery point, the producer snapshot of a clean stop, headers under a wrong
-CRC. None of the first two has a checksum of its offset, so where the log itself looks whole, both have to agree (as in
+Several files show where a log ended: the recovery point, the producer snapshot of a clean stop, and headers under a
+wrong CRC. The first two have no checksum of the offset, so if the log itself looks whole, both must agree (as in
 `log.recovery`).
 """
 
@@ -31,9 +31,9 @@ _CHUNK_SIZE: Final = 1024 * 1024
 
 
 class LogEnd:
-    """The end of one partition; `segments` are all of its segments, in order.
+    """The end of one partition's log. `segments` are all of its segments, in order.
 
-    `was_clean`: the last broker stopped cleanly. `recovery_point` None: not known. `snapshots`: their offsets.
+    `was_clean`: the last broker stopped cleanly. `recovery_point` is None if unknown. `snapshots` has their offsets.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class LogEnd:
         self._snapshot = max(snapshots, default=0)
         self._tail = trailing_damage(self._last) if self._last is not None else []
         self.sound_end_offset = 0 if self._last is None else self._last.next_offset
-        #: Where the log ended, no earlier than its last sound batch.
+        #: Where the log ended: after its last sound batch, or later.
         self.offset = self._known_end()
 
     def _known_end(self) -> int:
@@ -73,7 +73,7 @@ class LogEnd:
         return self._last is not None and bool(self._tail) and not _is_torn_write(self._last, self._fs)
 
     def findings(self, *, accept_loss: bool) -> FsckFindings:
-        """Return what is wrong at the end, with what mends it."""
+        """Return the faults at the end, and their repairs."""
         found = FsckFindings(self._directory.name)
         is_lost = self.offset > self.sound_end_offset
         if self._last is None or not self._tail:
@@ -111,18 +111,18 @@ class LogEnd:
 
 
 def trailing_damage(facts: SegmentScan) -> list[Fault]:
-    """Return what is wrong behind the last sound batch of a segment."""
+    """Return the faults after the last sound batch of a segment."""
     return [one for one in facts.faults if one.position >= facts.sound_end and one.kind in DAMAGE]
 
 
 def cut_of(facts: SegmentScan, fs: FileSystem) -> CutTail:
-    """Return the cut behind the last sound batch."""
+    """Return the cut after the last sound batch."""
     then = RebuildIndexes(facts.path, facts.base_offset, index_format(facts, fs), INDEX_INTERVAL_BYTES)
     return CutTail(facts.path, facts.sound_end, then)
 
 
 def _is_torn_write(facts: SegmentScan, fs: FileSystem) -> bool:
-    """Return whether behind the last sound batch there is the beginning of one batch, or zeros, and nothing else."""
+    """Return whether only zeros or the beginning of one batch follow the last sound batch."""
     position, size = facts.sound_end, facts.size
     if size - position < BATCH_SIZE_MIN:
         return True

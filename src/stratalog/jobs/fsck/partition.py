@@ -1,4 +1,4 @@
-"""One partition directory: every segment, what is derived from them, and whether all of it fits together."""
+"""Check one partition directory: its segments, the files derived from them, and how they fit together."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from stratalog.util import FileSystem
 
 @dataclass
 class PartitionReport:
-    """The findings of a check of one directory.
+    """The findings in one partition directory.
 
-    The log ends behind its last sound batch, or later if it lost records there.
+    The log ends after its last sound batch, or later if it lost records there.
     """
 
     name: str
@@ -37,7 +37,7 @@ class PartitionReport:
     first_offset: int = 0
     log_end_offset: int = 0
     topic_id: UUID | None = None
-    #: Whether the log begins and ends where it should: nothing of it could not be read.
+    #: Whether the start and end of the log are known, because every segment could be read.
     is_readable: bool = True
 
 
@@ -51,15 +51,13 @@ def check_partition(
     recovery_point: int | None = None,
     accept_loss: bool = False,
 ) -> PartitionReport:
-    """Check a partition directory. `facts` has what is known of its segments; others are read.
+    """Check a partition directory. Reads the segments that `facts` does not have.
 
-    `was_clean`: the last broker stopped cleanly.
+    `was_clean`: the last broker stopped cleanly. `log_start_offset` and `recovery_point` come from the checkpoints of
+    the log directory; None if there is no entry, or it may be out of date. With `accept_loss` repair may remove damage
+    at the end of a segment although its records were acknowledged.
 
-    `log_start_offset` and `recovery_point` are what the log directory's checkpoints say; None if there is none, or it
-    may be out of date. With `accept_loss` repair may take damage out of the end of a segment though its records were
-    acknowledged.
-
-    A file that cannot be read is a finding. Raises OSError when the directory cannot be listed.
+    A file that cannot be read is a finding. Raises OSError if the directory cannot be listed.
     """
     report = PartitionReport(directory.name, directory, FsckFindings(directory.name))
     layout = read_layout(directory, fs)
@@ -107,9 +105,9 @@ def _read_segments(
 
 
 def _add_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], report: PartitionReport) -> None:
-    """Report the findings of the logs themselves, except for what is behind the last sound batch of all.
+    """Report the faults of the logs themselves, except those after the last sound batch of the partition.
 
-    `tails`: the bytes to cut.
+    `tails` has the cut of each segment that gets one.
     """
     for facts in segments:
         trailing = trailing_damage(facts)
@@ -128,7 +126,7 @@ def _add_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], repo
 
 
 def _add_neighbours(segments: Sequence[SegmentScan], report: PartitionReport) -> None:
-    """Overlaps; and gaps, where the log has no others. Compaction leaves gaps everywhere."""
+    """Report overlaps of segments, and gaps between them. Compaction leaves gaps everywhere, which are no fault."""
     is_compacted = any(facts.has_gaps for facts in segments)
     for facts, following in pairwise(segments):
         if facts.next_offset > following.base_offset:
@@ -157,7 +155,7 @@ def _check_indexes(
 ) -> None:
     for facts in segments:
         if any(one.kind is FsckKind.NO_BATCH and one.position < facts.sound_end for one in facts.faults):
-            continue  # no walk leads over it, and nothing could be rebuilt
+            continue  # it cannot be walked, so its indexes can neither be checked nor rebuilt
         can_rebuild = facts.is_sound or (facts.base_offset in tails and not facts.has_damage_within)
         is_sealed = facts is not segments[-1] or (was_clean and report.name != METADATA_LOG)
         try:

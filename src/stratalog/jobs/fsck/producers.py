@@ -1,7 +1,7 @@
-"""The state of producers as it follows from the log: what snapshots and transaction indexes must say.
+"""The producer state that follows from the log: the expected content of snapshots and transaction indexes.
 
-A second, plain implementation of `log.producers`, which writes those files: only what a batch that is in the
-log does to the state, no validation. A test holds both together.
+This is a second, plain implementation of `log.producers`, which writes those files. It only applies batches to the
+state and validates nothing. A test compares the two.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class _Producer:
 
 @dataclass
 class Replay:
-    """Takes batches in order of their offsets. `is_complete`: it began with the log, or with a sound snapshot."""
+    """Applies batches in offset order. `is_complete`: it began with the log, or with a sound snapshot."""
 
     is_complete: bool
     aborted: list[AbortedTransaction] = field(default_factory=list)
-    #: Offsets of abort markers whose transaction began before what is known.
+    #: Offsets of abort markers whose transaction began before the first known batch.
     unknown_aborts: set[int] = field(default_factory=set)
     _producers: dict[int, _Producer] = field(default_factory=dict)
 
@@ -77,11 +77,11 @@ class Replay:
                 return
             coordinator_epoch = parse_control_value(record.value).coordinator_epoch
         except StratalogError:
-            return  # a batch with a right CRC that cannot be read does nothing to the state
+            return  # a batch with a valid CRC that cannot be read does not change the state
         offset, first_offset = batch.base_offset, producer.txn_first_offset
         if control_type is ControlType.ABORT:
             if first_offset == NONE:
-                if not self.is_complete:  # else it was an empty transaction
+                if not self.is_complete:  # otherwise the transaction was empty
                     self.unknown_aborts.add(offset)
             else:
                 others = (other.txn_first_offset for other in self._producers.values() if other is not producer)
@@ -92,7 +92,7 @@ class Replay:
         producer.timestamp_ms = record.timestamp_ms
 
     def entries(self) -> list[ProducerSnapshotEntry]:
-        """Return what a snapshot taken here says, if no producer expired, in order of the producers' first batches."""
+        """Return the entries of a snapshot taken here if no producer expired, in order of their first batches."""
         return [
             ProducerSnapshotEntry(
                 producer_id=producer_id,
@@ -109,9 +109,9 @@ class Replay:
 
 
 def difference(stored: Sequence[ProducerSnapshotEntry], expected: Sequence[ProducerSnapshotEntry]) -> str | None:
-    """Return where a snapshot contradicts a complete log; None if it does not.
+    """Return the contradiction between a snapshot and a complete log, or None.
 
-    A producer that the snapshot lacks may have expired before it was taken, and its coordinator epoch with it.
+    A producer missing from the snapshot may have expired before it was taken, and its coordinator epoch with it.
     """
     known = {entry.producer_id: entry for entry in expected}
     for entry in stored:

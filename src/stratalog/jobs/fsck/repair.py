@@ -1,4 +1,4 @@
-"""From findings to actions, each once and in an order in which one does not undo another."""
+"""Turn findings into actions, each once, in an order in which none undoes another."""
 
 from __future__ import annotations
 

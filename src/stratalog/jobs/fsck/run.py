@@ -1,7 +1,7 @@
-"""The check of log directories: a task reads each `.log`, then another checks each partition with the facts.
+"""Check log directories: one task reads each `.log`, then another checks each partition with the facts.
 
-A sealed segment that an earlier run found sound is not read again if its file has the same size and modification
-time and a ledger of that run is given.
+With the ledger of an earlier run, a sealed segment that was sound is not read again while its file has the same size
+and modification time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem, crc32c
 
 @dataclass
 class CheckReport:
-    """Everything that was found, worst first within each partition, and how much of the logs had to be read."""
+    """All findings, worst first within each partition, and how much of the logs was read."""
 
     dirs: list[DirReport]
     findings: list[FileFinding]
@@ -51,7 +51,7 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """A partition directory, and what its log directory says of it."""
+    """A partition directory, and the facts from its log directory."""
 
     directory: Path
     known: PartitionFacts = field(hash=False)
@@ -83,7 +83,7 @@ class _PartitionTask:
 
 
 def _partitions(path: Path, fs: FileSystem) -> list[_Partition]:
-    """Return the partitions in a log directory, or the one that `path` is."""
+    """Return the partitions in a log directory, or `path` if it is a partition itself."""
     if is_partition_dir(path, fs):
         return [_Partition(path, partition_facts(path.absolute().parent, fs)(path.absolute().name))]
     known_of = partition_facts(path, fs)
@@ -106,7 +106,7 @@ def _segment_tasks(directory: Path, fs: FileSystem, *, is_noted: bool) -> list[_
 
 
 def _fingerprint(path: Path, snapshots: tuple[int, ...], fs: FileSystem) -> str:
-    """By what a file is the same as in an earlier run, and the same was asked of it."""
+    """Return a text that changes if the file changed since an earlier run, or if other facts are needed."""
     with fs.open(path) as log:
         return f"{log.size()}:{log.mtime_ms()}:{crc32c(repr(snapshots).encode()):08x}"
 
@@ -120,13 +120,13 @@ def fsck(
     accept_loss: bool = False,
     progress: Progress = SILENT,
 ) -> CheckReport:
-    """Check log directories, or single partition directories, and what must agree between them. Nothing is changed.
+    """Check log directories, or single partition directories, and what must agree between them. Change nothing.
 
-    No broker may serve them. With `accept_loss` the repair that findings propose may move damage aside though its
-    records were acknowledged. `ledger` remembers what was found sound.
+    No broker may serve them. With `accept_loss` the proposed repair may move damage aside although its records were
+    acknowledged. `ledger` remembers sound segments.
 
     Returns:
-        All findings. What cannot be read within the directories is a finding too.
+        All findings. A file that cannot be read is a finding too.
 
     Raises:
         OSError: One of `paths` cannot be listed.
@@ -185,7 +185,7 @@ def _check_partitions(
 def _assembled(
     path: Path, partitions: Sequence[_Partition], reports: Mapping[Path, PartitionReport | FileFinding], fs: FileSystem
 ) -> DirReport:
-    """Return the report of a log directory: its partitions in their order, then the other findings."""
+    """Return the report of a log directory: its partitions in order, then the other findings."""
     is_partition = [partition.directory for partition in partitions] == [path]
     report = DirReport(path.parent if is_partition else path)
     for partition in partitions:
@@ -203,7 +203,7 @@ def _assembled(
 
 
 def _read(task: _SegmentTask) -> SegmentScan | None:
-    """Read a segment. None when that fails: the check of its partition reports it."""
+    """Read a segment. Return None if that fails: the check of its partition reports it."""
     try:
         return read_segment(task.path, task.base_offset, task.snapshots, task.fs)
     except OSError:
@@ -222,7 +222,7 @@ def _check(task: _PartitionTask) -> tuple[Path, PartitionReport | FileFinding]:
         return directory, findings[0]
 
 
-# --- what is kept of a sound segment --------------------------------------------------------------------------------
+# --- the ledger entry of a sound segment ----------------------------------------------------------------------------
 
 
 def _key(path: Path) -> str:

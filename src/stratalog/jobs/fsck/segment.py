@@ -1,4 +1,4 @@
-"""One segment's `.log`: what is wrong with it, and what the checks of its neighbours need to know of it."""
+"""Read one segment's `.log`: its faults, and the facts that the checks of its neighbours need."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from stratalog.jobs.fsck.findings import FsckKind
 from stratalog.records import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT, Codec
 from stratalog.util import FileSystem
 
-#: A file that is damaged all over is reported by so many findings of one kind, and a last one with their number.
+#: The maximum number of findings of one kind for a file. Another one gives their total number.
 FINDINGS_MAX: Final = 50
 
 _RELATIVE_OFFSET_MAX: Final = 0x7FFF_FFFF
 
 
-#: What a torn tail can look like.
+#: The kinds of faults that a torn tail can show.
 DAMAGE: Final = (FsckKind.CORRUPT_BATCH, FsckKind.NO_BATCH)
 
 
 class EpochRun(NamedTuple):
-    """Batches of one leader epoch that follow each other."""
+    """Consecutive batches of one leader epoch."""
 
     epoch: int
     base_offset: int
@@ -36,20 +36,20 @@ class EpochRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong with a `.log`, which the partition makes a finding of."""
+    """A fault of a `.log`, from which the check of the partition makes a finding."""
 
     kind: FsckKind
     position: int
     size: int
     found: str
     expected: str
-    #: The offset behind what a damaged batch says that it holds; -1: it says nothing.
+    #: The offset after the last one that a damaged batch claims to hold, -1 if it claims none.
     end_offset: int = -1
 
 
 @dataclass
 class SegmentScan:
-    """The facts from one pass over a `.log`. Offsets are those of sound batches; -1 where there is none."""
+    """The facts from one pass over a `.log`. Offsets are those of sound batches, -1 without any."""
 
     base_offset: int
     path: Path
@@ -57,12 +57,12 @@ class SegmentScan:
     first_offset: int = -1
     last_offset: int = -1
     batches: int = 0
-    #: Position behind the last sound batch.
+    #: The position after the last sound batch.
     sound_end: int = 0
     has_gaps: bool = False
     is_old_format: bool = False
     epochs: list[EpochRun] = field(default_factory=list)
-    #: Headers of batches of producers (whole batches for markers) from which the state at each asked offset follows.
+    #: Headers of producers' batches (whole batches for markers) that determine the state at each `state_offsets`.
     producer_batches: list[bytes] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class SegmentScan:
 
     @property
     def has_damage_within(self) -> bool:
-        """Whether there is a fault before the end of the last sound batch. A torn tail is after it."""
+        """Return whether there is a fault before the end of the last sound batch. A torn tail is after it."""
         return any(one.position < self.sound_end or one.kind not in DAMAGE for one in self.faults)
 
     @property
@@ -86,9 +86,9 @@ def read_segment(
     state_offsets: Sequence[int],
     fs: FileSystem,
 ) -> SegmentScan:
-    """Read a `.log`. `state_offsets`, ascending: where the state of producers is wanted.
+    """Read a `.log`. `state_offsets` (ascending) are the offsets at which the producer state is needed.
 
-    OSError if it cannot be read.
+    Raises OSError if the file cannot be read.
     """
     with fs.open(path) as file:
         facts = SegmentScan(base_offset, path, file.size())
@@ -100,12 +100,12 @@ def read_segment(
 
 
 class _Reader:
-    """Folds windows into facts."""
+    """Collects the facts window by window."""
 
     def __init__(self, facts: SegmentScan, producers: _ProducerBatches) -> None:
         self._facts = facts
         self._producers = producers
-        #: How many faults, and where the first one is that is not listed.
+        #: The number of faults by kind, and the position of the first that is not listed.
         self._unlisted: dict[FsckKind, tuple[int, int]] = {}
 
     def see(self, piece: Window | Unreadable) -> None:
@@ -152,7 +152,7 @@ class _Reader:
         )
 
     def _check_headers(self, rows: Any) -> None:
-        """Fields that contradict each other under a right CRC: a writer's fault."""
+        """Report fields that contradict each other under a valid CRC, which is a writer's error."""
         deltas = rows["last_offset"] - rows["base_offset"]
         counts, codecs = rows["record_count"], rows["attributes"] & CODEC_MASK
         epochs = rows["leader_epoch"]
@@ -230,10 +230,10 @@ class _Reader:
 
 
 class _ProducerBatches:
-    """Select the batches of producers that matter.
+    """Selects the batches that determine the producer state.
 
-    Of each producer the first and the last between two markers of its own or two offsets at which the state is wanted;
-    and every marker.
+    These are every marker, and for each producer the first and the last batch between two of its markers or two
+    offsets at which the state is needed.
     """
 
     def __init__(self, kept: list[bytes], state_offsets: Sequence[int]) -> None:
@@ -266,7 +266,7 @@ class _ProducerBatches:
                 self._kept.append(header)
 
     def flush(self) -> None:
-        """Behind this point the state is wanted."""
+        """Keep the batches up to here: the state is needed at this point."""
         self._kept += self._last.values()
         self._last.clear()
         self._seen.clear()

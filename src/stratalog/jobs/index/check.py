@@ -1,11 +1,10 @@
-"""Offset and time indexes held against their log, entry by entry. For tools; no terminal in it.
+"""Compare offset and time indexes with their log, entry by entry. Without a terminal.
 
-    findings = verify_offset_index(log_path, index_path, base_offset)       # [] is: every entry is right
+    findings = verify_offset_index(log_path, index_path, base_offset)       # []: every entry is right
     findings += verify_time_index(log_path, time_index_path, base_offset, is_sealed=True)
 
-Verifying changes nothing and needs no lock. Of a segment that is being written, entries that are made during the check
-may be missed. Batches are taken by their headers: whether their records are sound is for others to check. `rebuild`
-makes indexes again.
+Verifying changes nothing and needs no lock. If the segment is being written, entries made during the check may be
+missed. Only batch headers are read, so records are not checked. `rebuild` rebuilds indexes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from stratalog.log.index import time_index
 from stratalog.log.segment import BatchSpan, span_at
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
-#: A file of another kind has as many faults as entries; so many are reported.
+#: The maximum number of reported faults: a file of another kind has as many faults as entries.
 FAULTS_MAX: Final = 100
 
 
@@ -49,7 +48,7 @@ class FaultKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class IndexFault:
-    """One fault: which file, which entry (None: the file as a whole), what was found and what was expected."""
+    """One fault: the file, the entry (None for the whole file), and what was found and expected."""
 
     path: Path
     kind: FaultKind
@@ -69,12 +68,10 @@ def verify_offset_index(
     expected: OffsetIndexFormat = LEGACY,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> list[IndexFault]:
-    """Return what is wrong with an offset index of either format.
+    """Return the faults of an offset index of either format. An entry is right if its batch begins at its position.
 
-    An entry is right if its batch begins at its position.
-
-    `expected` is the format of the level in force, which matters for a file without entries only. Zeros behind the
-    entries (of an index in use, or left by a crash) are no fault. OSError if a file cannot be read.
+    `expected` is the format of the finalized metadata.version, which matters only for a file without entries. Zeros
+    after the entries (of an index in use, or left by a crash) are not a fault. Raises OSError if a file cannot be read.
     """
     findings = _Faults(index_path)
     if not fs.exists(index_path):
@@ -115,12 +112,10 @@ def verify_time_index(
     is_sealed: bool = False,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> list[IndexFault]:
-    """Return what is wrong with a time index.
+    """Return the faults of a time index. An entry is right if its batch has its timestamp, and none before it a larger.
 
-    An entry is right if its batch has its timestamp, and none before it a larger one.
-
-    Of a sealed segment, the last entry has to be that of the largest timestamp, by which the segment is retained. Reads
-    the headers of the whole log. Zeros behind the entries are no fault. OSError if a file cannot be read.
+    The last entry of a sealed segment must hold the largest timestamp, by which the segment is retained. Reads the
+    headers of the whole log. Zeros after the entries are not a fault. Raises OSError if a file cannot be read.
     """
     findings = _Faults(index_path)
     if not fs.exists(index_path):
@@ -132,7 +127,7 @@ def verify_time_index(
     entries = time_entries(index_path, base_offset, fs)
     with fs.open(log_path) as log:
         walk = _TimeWalk(spans_over_damage(log, base_offset))
-        # By offset, so that one wrong entry does not lead the walk past the batches of those behind it.
+        # By offset, so that one wrong entry does not lead the walk past the batches of later entries.
         for slot, entry in sorted(enumerate(entries), key=lambda pair: pair[1].offset):
             if findings.is_full:
                 return findings.all
@@ -153,7 +148,7 @@ def verify_time_index(
 
 
 class _TimeWalk:
-    """Batches in order, with the largest timestamp so far; entries come in order too, so each batch is seen once."""
+    """A walk over batches with the largest timestamp so far. Entries come in order too, so each batch is read once."""
 
     def __init__(self, batches: Iterator[tuple[int, BatchSpan, bool]]) -> None:
         self._batches = batches
@@ -161,7 +156,7 @@ class _TimeWalk:
         self._largest = TimestampOffset(-1, -1)
 
     def fault(self, entry: TimestampOffset) -> tuple[FaultKind, str] | None:
-        """Return what is wrong with the next entry."""
+        """Return the fault of the next entry, or None."""
         while self._batch.last_offset < entry.offset:
             if not self._step():
                 what = f"timestamp {entry.timestamp_ms}: the log ends before offset {entry.offset}"
@@ -215,7 +210,7 @@ class _Faults:
         return self.all
 
     def with_order(self, entries: Sequence[Entry], ascends: Callable[[Entry, Entry], bool]) -> list[IndexFault]:
-        """Return all findings by slot, with those for right entries that are not behind the right one before them."""
+        """Return all faults by slot. Add one for each right entry that does not ascend from the right one before it."""
         wrong = {finding.slot for finding in self.all}
         before: Entry | None = None
         for slot, entry in enumerate(entries):

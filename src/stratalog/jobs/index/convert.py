@@ -1,8 +1,8 @@
-"""Offset indexes of remote segments put in the other format, one segment at a time.
+"""Convert offset indexes of remote segments to the other format, one segment at a time.
 
-The new object is put first, then the manifest with its size, checksum and entry size: a reader in between finds an
-index that does not match and makes his own from the records, as for a damaged one. What is encrypted or of Aiven's
-layout is not changed.
+The new object is put first, then the manifest with its size, checksum and entry size. A reader in between finds an
+index that does not match, and rebuilds it from the records, as for a damaged one. Encrypted segments and those in
+Aiven's layout are not changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stratalog.remote.storage import ObjectKind, ObjectLayout, PlainView, Segmen
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """`is_needed`: the index has entries of the other size. `misfit`: the largest position, where it does not fit."""
+    """The result: `is_needed` if entries had the other size. `misfit` is the largest position if it does not fit."""
 
     is_needed: bool
     entries: int
@@ -24,7 +24,7 @@ class Converted:
 
 
 def why_untouchable(manifest: SegmentManifest) -> str | None:
-    """Return why a segment's indexes are not changed, None where they may be."""
+    """Return the reason why a segment's indexes must not be changed, or None."""
     if manifest.layout is not ObjectLayout.STRATALOG:
         return "it is of Aiven's layout, which is not written here"
     return "it is encrypted" if manifest.encryption is not None else None
@@ -33,9 +33,10 @@ def why_untouchable(manifest: SegmentManifest) -> str | None:
 def convert_index(
     view: PlainView, manifest: SegmentManifest, form: OffsetIndexFormat, *, is_dry: bool = False
 ) -> Converted:
-    """Put the offset index in another format, unless it has it, has no entries, or does not fit.
+    """Convert the offset index, unless it already has the format, has no entries, or does not fit.
 
-    DamagedRemoteObjectError when it is not what the manifest says, or no offset index; other RemoteStorageErrors.
+    Raises DamagedRemoteObjectError if it differs from the manifest or is not an offset index, and other
+    RemoteStorageErrors.
     """
     key = manifest.key(ObjectKind.OFFSET_INDEX)
     data = memoryview(view.get(key)).cast("B")
@@ -55,7 +56,7 @@ def convert_index(
 
 
 def used_size_in_entries(data: memoryview, form: OffsetIndexFormat) -> int:
-    """Bytes of whole entries, without zeros behind them."""
+    """Return the bytes of whole entries, without the zeros after them."""
     used = -(-used_size(data) // form.entry_size) * form.entry_size
     return min(used, len(data) // form.entry_size * form.entry_size)
 

@@ -1,4 +1,4 @@
-"""Indexes of whole data directories, by the rules of `stratalog fsck`: those of transactions too."""
+"""Verify and rebuild all indexes of data directories, transaction indexes too, by the rules of `stratalog fsck`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRANSACTION: Final = (FsckKind.TXN_INDEX_DAMAGED, FsckKind.TXN_INDEX_ENTRY)
 def verify_dirs(
     directories: Sequence[Path], topics: Collection[str] | None, executor: Executor, progress: Progress
 ) -> list[FileFinding]:
-    """Return what is wrong with offset, time and transaction indexes, by the rules of `stratalog fsck`."""
+    """Return the faults of offset, time and transaction indexes."""
     return [
         finding
         for finding in fsck(directories, executor=executor, progress=progress).findings
@@ -43,7 +43,7 @@ def rebuild_dirs(
     executor: Executor,
     progress: Progress,
 ) -> list[IndexChange]:
-    """Rebuild indexes; those of transactions only where they are wrong, as the log may not reach back far enough."""
+    """Rebuild indexes; transaction indexes only if they are wrong, as the log may not reach back far enough."""
     findings = verify_dirs(directories, topics, executor, progress)
     if only_damaged:
         damaged = {finding.path.with_suffix("") for finding in findings if finding.kind in _OFFSET_AND_TIME}

@@ -1,4 +1,4 @@
-"""Indexes of directories: a task a segment. Files are replaced whole or not at all, and read back."""
+"""Indexes of directories, one task for each segment. Files are replaced atomically and read back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class _Rebuild:
-    """Make the indexes of a segment again from its log; `form` None: each keeps the format that it has."""
+    """Rebuild the indexes of a segment from its log. If `form` is None, each keeps its format."""
 
     form: OffsetIndexFormat | None
     interval_bytes: int
@@ -108,7 +108,7 @@ class _Convert:
 
 
 def faults_of(target: SegmentTarget) -> list[IndexFault]:
-    """Return what is wrong with the indexes of a segment that are asked for. OSError."""
+    """Return the faults of the indexes that `target` names. Raises OSError."""
     found: list[IndexFault] = []
     if target.offset_index is not None:
         found += verify_offset_index(target.log, target.offset_index, target.base_offset)
@@ -120,7 +120,7 @@ def faults_of(target: SegmentTarget) -> list[IndexFault]:
 def verify_targets(
     targets: Sequence[SegmentTarget], *, executor: Executor = THREADS, progress: Progress = SILENT
 ) -> list[IndexFault]:
-    """Compare every entry of offset and time indexes with the logs, and return all faults. OSError, TaskError."""
+    """Compare every entry of offset and time indexes with the logs. Raises OSError or TaskError."""
     return _run(targets, faults_of, "verifying", executor, progress)
 
 
@@ -135,7 +135,7 @@ def rebuild_targets(
 ) -> list[IndexChange]:
     """Rebuild offset and time indexes from the logs.
 
-    Raises UsageError, before anything is written, for a log that is too large for the format; OSError, TaskError.
+    Raises UsageError, before anything is written, if a log is too large for the format; OSError; TaskError.
     """
     for target in targets:
         if form is not None and target.offset_index is not None and target.log_size > form.position_max:
@@ -154,10 +154,10 @@ def convert_targets(
     executor: Executor = THREADS,
     progress: Progress = SILENT,
 ) -> list[IndexChange]:
-    """Give offset indexes one format, unless one is damaged: with a DAMAGED among the changes nothing was written.
+    """Convert offset indexes to one format. If any is DAMAGED, nothing is written.
 
-    What has the format is LEFT, so a conversion that was interrupted is finished by running it again. Raises
-    UsageError, and nothing is written, when a position does not fit the format; OSError, TaskError.
+    An index that already has the format is LEFT: to finish an interrupted conversion, run it again. Raises UsageError,
+    before anything is written, if a position does not fit the format; OSError; TaskError.
     """
     planned = _run(targets, _PlanConversion(form), "verifying indexes", executor, progress)
     if any(change.outcome is Outcome.DAMAGED for change in planned):

@@ -1,9 +1,7 @@
 """Rebuild offset and time indexes from their log, or convert an offset index to the other format.
 
-Only while no process has the log open.
-
-Each file is replaced whole or not at all, and read back before that is said to be done. Source: what Kafka's
-`LogSegment.recover` writes; the formats are those of KIP-1333.
+No process may have the log open. Each file is replaced atomically and read back. The entries are those that Kafka's
+`LogSegment.recover` writes, in the formats of KIP-1333.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ class LogIndexes:
 
     offset: list[OffsetPosition]
     time: list[TimestampOffset]
-    #: Where the last whole batch ends; what is behind it in the log is not indexed.
+    #: Where the last whole batch ends. Bytes after it are not indexed.
     size_bytes: int
 
 
@@ -40,9 +38,9 @@ def index_log(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> LogIndexes:
-    """Return the entries for a log, as a broker makes them when it recovers a segment that was flushed.
+    """Return the entries for a log, as a broker makes them when it recovers a flushed segment.
 
-    From headers alone, CRCs unchecked; where there is no header, what follows is found by its CRC.
+    Reads headers and skips their CRCs. After bytes that are not a header, the next batch is found by its CRC.
     """
     offset: list[OffsetPosition] = []
     time: list[TimestampOffset] = []
@@ -55,7 +53,7 @@ def index_log(
                 break
             if batch.max_timestamp > largest.timestamp_ms:
                 largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
-            # Readers get past damage by an entry of its own.
+            # A batch after damage gets its own entry, so that readers can get past the damage.
             if position - last_entry_at > index_interval_bytes or is_behind_damage:
                 offset.append(OffsetPosition(batch.last_offset, position))
                 if largest.timestamp_ms > last.timestamp_ms:
@@ -75,7 +73,7 @@ def write_offset_index(
     form: OffsetIndexFormat,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> None:
-    """Replace an offset index by these entries; ValueError, and nothing is written, if one does not fit the format."""
+    """Replace an offset index by these entries. Raises ValueError, and writes nothing, if one does not fit."""
     if entries and entries[-1].position > form.position_max:
         raise ValueError(
             f"{path}: position {entries[-1].position} does not fit entries of {form.entry_size} bytes, whose largest is"
@@ -103,7 +101,7 @@ def rebuild_segment(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> LogIndexes:
-    """Rebuild both indexes of a log, whatever their content; ValueError if the log is too large for the format."""
+    """Rebuild both indexes of a log, whatever their content. Raises ValueError if the log is too large for `form`."""
     made = index_log(log_path, base_offset, index_interval_bytes=index_interval_bytes, fs=fs)
     write_offset_index(index_path, base_offset, made.offset, form, fs)
     write_time_index(time_index_path, base_offset, made.time, fs)
@@ -113,11 +111,11 @@ def rebuild_segment(
 def convert_offset_index(
     log_path: Path, path: Path, base_offset: int, form: OffsetIndexFormat, fs: FileSystem = REAL_FILESYSTEM
 ) -> bool:
-    """Write an offset index in another format; False if it has that one already, or has no entries.
+    """Convert an offset index. Return False if it already has the format, or has no entries.
 
-    CorruptIndexError, and the file stays, if it is none; ValueError, and the file stays, if a position does not fit the
-    format. What was written is read back and held against the log (CorruptIndexError); the caller has seen to it that
-    the entries were right before.
+    The caller must have verified the entries. The new file is read back and compared with the log. Raises
+    CorruptIndexError if the file is not an offset index or the comparison fails, and ValueError if a position does not
+    fit the format. A file that cannot be converted stays unchanged.
     """
     found = detect_in_file(path, base_offset, fs=fs, log_path=log_path, always_prove=True)
     if found.is_corrupt:
@@ -135,11 +133,9 @@ def convert_offset_index(
 def format_for_rebuild(
     log_path: Path, path: Path, base_offset: int, fs: FileSystem = REAL_FILESYSTEM
 ) -> OffsetIndexFormat:
-    """Return the format for rebuilding an index when the level in force is unknown.
+    """Return the format for rebuilding an index if the finalized metadata.version is unknown: the format it has.
 
-    The one it has.
-
-    A corrupt or missing one is made in the legacy format, which every broker reads, unless the log is too large for it.
+    A corrupt or missing index gets the 8-byte format, which every broker reads, unless the log is too large for it.
     """
     found = detect_in_file(path, base_offset, fs=fs, log_path=log_path, always_prove=True)
     form = LEGACY if found.is_corrupt else found.format

@@ -1,7 +1,7 @@
-"""Indexes of a bucket: a task a segment. The manifest is written last, with the new checksum.
+"""Indexes of a bucket, one task for each segment. The manifest is written last, with the new checksum.
 
-Encrypted segments and those of Aiven's layout are verified like all others, with the keys that the options name, and
-are never written: what would have to be is SKIPPED.
+Encrypted segments and those in Aiven's layout are verified like all others, with the keys from the options, but never
+written: an index that would need it is SKIPPED.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _INDEXES: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TX
 class BucketWork:
     """A job on the indexes of a bucket: `action` is verify, rebuild or convert.
 
-    `incarnations` are those of the stopped data directory of the cluster that owns the bucket: brokers that run might
-    delete a segment whose manifest is being put.
+    If a cluster owns the bucket, `incarnations` must be those of its stopped data directory: a running broker might
+    delete a segment while its manifest is put.
     """
 
     url: str
@@ -61,7 +61,7 @@ class _Task:
 
 
 def check_may_write(work: BucketWork) -> None:
-    """Raise NotOwnerError for a bucket of another owner, before a directory is changed."""
+    """Raise NotOwnerError if the bucket has another owner. Called before a directory is changed."""
     if work.writes:
         check_directories(open_bucket(work.url, work.options).inner, work.what, work.incarnations)
 
@@ -69,10 +69,10 @@ def check_may_write(work: BucketWork) -> None:
 def change_bucket(
     work: BucketWork, topics: Collection[str] | None, executor: Executor, progress: Progress
 ) -> tuple[list[IndexChange], int]:
-    """Verify, rebuild or convert every segment's indexes; and how many segments there are.
+    """Verify, rebuild or convert every segment's indexes. Return the changes and the number of segments.
 
-    A conversion is tried first everywhere, and with a position that does not fit (UsageError) or a damaged index
-    nothing is written. NotOwnerError without the `incarnations` of the owner, for what is written.
+    A conversion checks everything first. It writes nothing if an index is damaged or a position does not fit
+    (UsageError). Raises NotOwnerError if it must write and lacks the `incarnations` of the owner.
     """
     store = open_bucket(work.url, work.options).inner
     manifests = list_remote_segments(store, topics, covered=True)
@@ -114,7 +114,7 @@ def _work(task: _Task) -> list[IndexChange]:
         return _verify(task, view, manifest)
     if (why := why_untouchable(manifest)) is not None:
         return _leave_alone(task, view, manifest, why)
-    if task.work.writes:  # it may have changed hands since the job began
+    if task.work.writes:  # the owner may have changed since the job began
         check_directories(view.inner, task.work.what, task.work.incarnations, [manifest])
     return _convert(task, view, manifest) if task.work.action == "convert" else _rebuild(task, view, manifest)
 
@@ -129,10 +129,7 @@ def _verify(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[Ind
 
 
 def _leave_alone(task: _Task, view: PlainView, manifest: SegmentManifest, why: str) -> list[IndexChange]:
-    """Return what would have to be done with a segment that is not written here.
-
-    Nothing for indexes that are as is wanted.
-    """
+    """Report the indexes that would have to be written in a segment that must not be changed."""
     if task.work.action == "convert":
         planned = _convert(replace(task, work=replace(task.work, is_dry=True)), view, manifest)
     elif task.work.only_damaged:
@@ -148,7 +145,7 @@ def _leave_alone(task: _Task, view: PlainView, manifest: SegmentManifest, why: s
 
 
 def _wrong(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
-    """Indexes that are missing, damaged or not what the records say."""
+    """Report indexes that are missing, damaged or contradict the records."""
     faults = {fault.object: fault.text for fault in read_segment(view, manifest).faults if fault.object in _INDEXES}
     for kind in _INDEXES:
         if kind is ObjectKind.TXN_INDEX and manifest.txn_index_empty:

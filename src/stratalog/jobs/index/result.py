@@ -18,15 +18,15 @@ _COLUMNS: Final = (Column("partition"), Column("index"), Column("outcome"), Colu
 class Outcome(enum.Enum):
     REBUILT = "rebuilt"
     CONVERTED = "converted"
-    #: it is as it is wanted already
+    #: it needed no change
     LEFT = "left"
     #: it was not touched, and `detail` says why
     SKIPPED = "skipped"
-    #: it is not what its log says
+    #: it contradicts its log
     DAMAGED = "damaged"
-    #: rebuilt, though the log ends in bytes that are no whole batch
+    #: rebuilt, but the log ends in an incomplete batch
     TORN = "torn"
-    #: a position is too large for the format that is wanted
+    #: a position is too large for the new format
     MISFIT = "misfit"
 
 
@@ -35,10 +35,10 @@ _PROBLEMS: Final = (Outcome.DAMAGED, Outcome.TORN, Outcome.MISFIT, Outcome.SKIPP
 
 @dataclass(frozen=True, slots=True)
 class IndexChange:
-    """One index; `place` is a file or an object.
+    """One index. `place` is a file or an object.
 
-    `form` and `entries` are those of an index that was made, `torn_bytes` what its log has behind the last whole batch;
-    `faults` what is wrong with a damaged one, where it is a file.
+    `form` and `entries` describe a new index, and `torn_bytes` counts the bytes after the last whole batch of its log.
+    `faults` are those of a damaged local index.
     """
 
     partition: str
@@ -53,7 +53,7 @@ class IndexChange:
 
 @dataclass(frozen=True, slots=True)
 class IndexResult:
-    """The work done, or with a dry run planned. `action` is verify, rebuild or convert."""
+    """The work done, or planned by a dry run. `action` is verify, rebuild or convert."""
 
     action: str
     changes: tuple[IndexChange, ...]
@@ -65,7 +65,7 @@ class IndexResult:
         return sum(change.outcome in _PROBLEMS for change in self.changes)
 
     def report(self) -> Report:
-        """Return a line an index that was not just left as it is, and how many there are of each outcome."""
+        """Return a row for each index that needed something, and the number of indexes by outcome."""
         rows = [
             [change.partition, change.place, change.outcome.value, change.detail]
             for change in self.changes
@@ -80,7 +80,7 @@ class IndexResult:
 
 
 def refuse_misfits(planned: Iterable[IndexChange]) -> None:
-    """Raise UsageError when an index does not fit the format that is wanted."""
+    """Raise UsageError if an index does not fit the new format."""
     misfits = [change for change in planned if change.outcome is Outcome.MISFIT]
     if misfits:
         raise UsageError(

@@ -1,16 +1,15 @@
-"""Offset, time and transaction indexes of whole directories and buckets: verified, rebuilt, converted 8 <-> 12 bytes.
+"""Verify, rebuild and convert (8 <-> 12 bytes) the indexes of whole directories and buckets.
 
     verify_indexes(paths=["/var/lib/stratalog"]).report().print()
     rebuild_indexes(paths=["/var/lib/stratalog"], only_damaged=True)
     convert_indexes(12, remote="s3://bucket/tiered", dry_run=True)
 
-Directories must not be served (the command holds their locks). Consumers of a bucket make their own index while one is
-being replaced; of a bucket that a cluster owns indexes are written only with the stopped directory of its broker among
-`paths`, as a segment might be deleted there while its manifest is put. Everything may be run again after it was
-interrupted.
+No broker may serve the directories (the command holds their locks). Readers of a bucket rebuild an index themselves
+while it is being replaced. If a cluster owns the bucket, pass the directory of its stopped broker in `paths`: a running
+broker might delete a segment while its manifest is put. An interrupted job can be run again.
 
-All three functions raise UsageError where there is nothing to look at, and OSError, RemoteStorageError or TaskError for
-what cannot be read or written.
+All three functions raise UsageError if there is nothing to do, and OSError, RemoteStorageError or TaskError if
+something cannot be read or written.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def verify_indexes(
     executor: Executor = THREADS,
     progress: Progress = SILENT,
 ) -> IndexResult:
-    """Compare every entry with the records; all that is wrong is DAMAGED. Nothing is changed."""
+    """Compare every entry with the records, and report wrong indexes as DAMAGED. Change nothing."""
     directories = _places(paths, remote)
     changes = [
         IndexChange(each.partition, str(each.path), Outcome.DAMAGED, f"found {each.found}, expected {each.expected}")
@@ -68,11 +67,11 @@ def rebuild_indexes(
     executor: Executor = THREADS,
     progress: Progress = SILENT,
 ) -> IndexResult:
-    """Rebuild indexes from the records, those of transactions only where they are wrong.
+    """Rebuild indexes from the records; transaction indexes only if they are wrong.
 
-    `to` (8 or 12) and `interval_bytes` are for directories; without `to`, and in a bucket, an index keeps its format.
-    Raises UsageError, before anything is written, for a log that is too large for the format; NotOwnerError for a
-    bucket that is another's.
+    `to` (8 or 12) and `interval_bytes` apply to directories. Without `to`, and in a bucket, an index keeps its format.
+    Raises UsageError, before anything is written, if a log is too large for the format, and NotOwnerError if the bucket
+    has another owner.
     """
     directories, form = _places(paths, remote), _form(to)
     targets = _targets(directories, topics)
@@ -108,10 +107,10 @@ def convert_indexes(
     executor: Executor = THREADS,
     progress: Progress = SILENT,
 ) -> IndexResult:
-    """Give all offset indexes entries of `to` bytes. With a DAMAGED among the changes nothing was written of that tier.
+    """Convert all offset indexes to entries of `to` bytes. A tier with a DAMAGED index is left unchanged.
 
-    Brokers below metadata.version 32 (4.4-IV1) read entries of 8 bytes only, and those reach to 2 GiB: UsageError for
-    what does not fit.
+    Brokers below metadata.version 32 (4.4-IV1) read only entries of 8 bytes, whose positions end at 2 GiB. Raises
+    UsageError if a position does not fit.
     """
     directories, form = _places(paths, remote), _form(to)
     assert form is not None
@@ -140,7 +139,7 @@ def _bucket_work(
     form: OffsetIndexFormat | None = None,
     only_damaged: bool = False,
 ) -> BucketWork | None:
-    """Return the job for the bucket, or None without one. NotOwnerError before a directory is changed."""
+    """Return the job for the bucket, or None without one. Raises NotOwnerError before a directory is changed."""
     if remote is None:
         return None
     work = BucketWork(
@@ -157,7 +156,7 @@ def _bucket_work(
 
 
 def _incarnations(directories: Sequence[Path]) -> frozenset[str] | None:
-    """Return the processes that ran with the directories, or None without any."""
+    """Return the ids of all broker processes that used the directories, or None without directories."""
     if not directories:
         return None
     return frozenset[str]().union(*(OwnershipFile(each).all_incarnations for each in directories))

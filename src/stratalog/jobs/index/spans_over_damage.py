@@ -1,4 +1,4 @@
-"""A walk over the batches of a `.log` that does not end where something is damaged; `batch_spans` has the plain one."""
+"""Walk over the batches of a `.log`, past damage. `batch_spans` has the plain walk."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _ZEROS_LOOKED_AT: Final = 64 * 1024
 
 
 def spans_over_damage(log: File, base_offset: int) -> Iterator[tuple[int, BatchSpan, bool]]:
-    """Position and span of each batch of a `.log`, and whether there is damage right before it.
+    """Yield position and span of each batch of a `.log`, and whether damage comes right before it.
 
-    Damage is stepped over, up to the next batch whose CRC and offsets fit, as when a broker recovers what was flushed.
-    The file may be that of a live broker, which may cut and replace it concurrently: it is read, and never mapped.
+    Damage is skipped up to the next batch whose CRC and offsets fit, as when a broker recovers a flushed segment. A
+    live broker may cut or replace the file concurrently, so it is read and never mapped.
     """
     log_size, end, expected, is_behind_damage = log.size(), 0, base_offset, False
     while True:
@@ -34,6 +34,6 @@ def spans_over_damage(log: File, base_offset: int) -> Iterator[tuple[int, BatchS
 
 
 def _is_zero_tail(log: File, position: int, log_size: int) -> bool:
-    """Return whether the file seems to be preallocated from `position` on: it may be many GiB to search in vain."""
+    """Return whether the rest of the file seems to be preallocated: searching many GiB of zeros would find nothing."""
     last = max(position, log_size - _ZEROS_LOOKED_AT)
     return not any(log.pread(HEADER_SIZE, position)) and not any(log.pread(log_size - last, last))

@@ -1,4 +1,4 @@
-"""The plan of a job on indexes: those that a path stands for, a file, a partition directory or a data directory."""
+"""The plan of a job on indexes: those of a file, a partition directory or a data directory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from stratalog.log.format import (
 
 @dataclass(frozen=True, slots=True)
 class SegmentTarget:
-    """The indexes of one segment that are asked for, there or not, and the log that they belong to."""
+    """The requested indexes of one segment, which may not exist, and the log that they belong to."""
 
     base_offset: int
     log: Path
     offset_index: Path | None
     time_index: Path | None
-    #: Whether the segment is not the last one of its partition, so that nothing is appended any more.
+    #: Whether it is not the last segment of its partition, so that nothing is appended to it anymore.
     is_sealed: bool
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Target:
 
 
 def find_target(path: Path) -> Target:
-    """UsageError for a path that is neither an index or log file nor a directory of partitions or segments."""
+    """Return the target of a path. Raises UsageError unless it is an index, a log, or a directory of such files."""
     if not path.exists():
         raise UsageError(f"{path}: no such file or directory")
     path = path.resolve()

@@ -1,7 +1,4 @@
-"""The bucket read for a restore.
-
-Which topics there are, what each partition is made of, and a verdict on everything.
-"""
+"""Read a bucket and plan its restore: the topics, the segments of each partition, and a verdict on every object."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _WITHOUT_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """A topic of a data directory that exists."""
+    """A topic of an existing data directory."""
 
     topic_id: UUID
     partition_count: int
@@ -58,7 +55,7 @@ class RestoredTopic:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """The steps of a restore, and what cannot be restored. Problems are lines of text that name the partition."""
+    """The parts of a restore, and what cannot be restored. Problems are lines of text that name the partition."""
 
     topics: tuple[RestoredTopic, ...]
     partitions: tuple[PartitionRestore, ...]
@@ -73,7 +70,7 @@ class RestorePlan:
 
     @property
     def producer_id_max(self) -> int:
-        """The largest producer id that any partition knows, -1 without one: new ids must be larger."""
+        """The largest producer id of any partition, -1 without one. New ids must be larger."""
         return max(
             (
                 entry.producer_id
@@ -97,10 +94,10 @@ def plan_restore(
     local: DataDirSet | None = None,
     progress: Progress = SILENT,
 ) -> RestorePlan:
-    """Look at everything that the bucket has of `topics` (None: of all).
+    """Plan the restore of `topics` (None for all) from everything that the bucket has of them.
 
-    `existing` and `local`, for a data directory that only lacks its metadata: the topics that it knows, and its
-    partitions. Raises RemoteStorageError, and UsageError for a topic that the bucket does not have.
+    If an existing data directory lacks only its metadata, `existing` has its topics and `local` its partitions.
+    Raises RemoteStorageError, and UsageError for a topic that the bucket does not have.
     """
     planner = _Planner(store, at_ms, existing, local)
     names = find_partitions(store, topics).partitions
@@ -114,7 +111,7 @@ def plan_restore(
 
 
 class _Planner:
-    """Takes the partitions one by one; a topic that was made again under its name counts as it was last."""
+    """Takes the partitions one by one. Of several topics with one name, the last one is restored."""
 
     def __init__(
         self,
@@ -179,7 +176,7 @@ class _Planner:
         return ExistingPartition(facts.local_log_start_offset, facts.log_end_offset, facts.lineage)
 
     def _read_newest(self, manifest: SegmentManifest) -> NewestSegment:
-        """Leader epochs and producers at the end of a segment; what cannot be read is a problem, not the end."""
+        """Return leader epochs and producers at the end of a segment. What cannot be read is noted as a problem."""
         problems = []
         epochs: list[EpochEntry] = []
         snapshot: bytes | None = None
@@ -197,7 +194,7 @@ class _Planner:
         return NewestSegment(tuple(epochs), snapshot, tuple(problems))
 
     def _content(self, manifest: SegmentManifest, kind: ObjectKind) -> bytes | None:
-        """One of the small objects of a segment, None when it was copied without."""
+        """Return one of the small objects of a segment, or None if it was copied without that object."""
         return bytes(self._view.get(manifest.key(kind))) if kind in manifest.objects else None
 
     def _topic(self, name: str, topic_id: UUID, found: Iterable[PartitionObjects]) -> tuple[RestoredTopic, list[str]]:
@@ -218,16 +215,13 @@ class _Planner:
 
 
 def _partition_count(found: Sequence[PartitionObjects], manifests: Iterable[SegmentManifest]) -> int:
-    """Return the largest count that any copy has noted, as partitions are only ever added.
-
-    At least what the bucket shows.
-    """
+    """Return the largest count in any manifest, as partitions are only ever added; at least those in the bucket."""
     shown = max(each.partition.partition for each in found) + 1
     return max([shown, *(m.partition_count for m in manifests if m.partition_count is not None)])
 
 
 def _begin_empty(topic: RestoredTopic, made: Collection[int]) -> list[str]:
-    """Return a line about the partitions of a topic that have nothing in the bucket."""
+    """Return a note about the partitions of a topic that have nothing in the bucket."""
     empty = sorted(set(range(topic.partition_count)) - set(made))
     if not empty:
         return []
@@ -240,7 +234,7 @@ def _begin_empty(topic: RestoredTopic, made: Collection[int]) -> list[str]:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers in a few words: `0, 3 to 7`."""
+    """Return ascending numbers as short text: `0, 3 to 7`."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][-1] + 1:
@@ -251,6 +245,6 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _newest_event(found: Iterable[PartitionObjects], at_ms: int | None) -> int:
-    """Return when the last segment of a topic was copied; -1 when none was by then."""
+    """Return when the last segment of a topic was copied up to `at_ms`, or -1 without any."""
     times = (m.event_timestamp for each in found for m in each.complete)
     return max((at for at in times if at_ms is None or at <= at_ms), default=-1)

@@ -1,6 +1,6 @@
-"""One segment out of a bucket, by a worker: into files of a partition directory, or into another bucket.
+"""Copy one segment out of a bucket, in a worker: into files of a partition directory, or into another bucket.
 
-Contents are opened and checked on the way, in any layout, compression and encryption.
+Contents of any layout, compression and encryption are decoded and checked on the way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RANGE_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A segment of a bucket. `from_offset`: batches below are not wanted, as the segment before has them."""
+    """A segment of a bucket. Batches below `from_offset` are skipped, because the previous segment has them."""
 
     url: str
     options: dict[str, str] = field(hash=False)
@@ -61,7 +61,7 @@ class LocalTask:
 
 @dataclass(frozen=True, slots=True)
 class CopiedSegment:
-    """The files written: the `.log` and its size; None for a segment from which nothing was needed."""
+    """The written `.log` and its size; None if nothing of the segment was needed."""
 
     log: Path | None
     size: int
@@ -69,7 +69,7 @@ class CopiedSegment:
 
 @dataclass(frozen=True, slots=True)
 class BucketTask:
-    """Stage a segment in another bucket, encoded as `target_options` say (compression, encryption.key.file)."""
+    """Stage a segment in another bucket, encoded by `target_options` (compression, encryption.key.file)."""
 
     source: Source
     target_url: str
@@ -80,13 +80,13 @@ class BucketTask:
 
 
 def copy_to_directory(task: LocalTask) -> CopiedSegment:
-    """Return all files of a segment, synced. RemoteStorageError, CorruptRecordError, OSError."""
+    """Write and sync all files of a segment. Raises RemoteStorageError, CorruptRecordError or OSError."""
     reader, manifest = _open(task.source)
     return _write_files(reader, manifest, task.directory, task.source.from_offset)
 
 
 def copy_to_bucket(task: BucketTask) -> SegmentManifest:
-    """Everything but the manifest, which is given back; a disk of this machine has the segment until then."""
+    """Stage all objects except the manifest, which is returned. Needs local disk space for the segment."""
     reader, manifest = _open(task.source)
     keys, options = ReadKeys.split(task.target_options)
     encoding = Encoding.of(options.pop("compression", "none"), keys.keyring.current())
@@ -119,7 +119,7 @@ def copy_to_bucket(task: BucketTask) -> SegmentManifest:
 
 
 def can_encode(options: dict[str, str]) -> None:
-    """UsageError for options of a target that cannot be written with."""
+    """Raise UsageError if nothing can be written with these options of a target."""
     keys, rest = ReadKeys.split(options)
     Encoding.of(rest.get("compression", "none"), keys.keyring)
 
@@ -155,7 +155,7 @@ def _write_files(reader: SegmentReader, manifest: SegmentManifest, directory: Pa
 
 
 def _pieces(reader: SegmentReader, manifest: SegmentManifest, from_offset: int | None) -> Iterator[tuple[Buffer, int]]:
-    """Yield the records in pieces; with `from_offset` whole batches of them, each with its base offset."""
+    """Yield the records in pieces; with `from_offset`, in whole batches, each with its base offset."""
     total = manifest.segment_size_in_bytes
 
     def read(size: int, position: int) -> Buffer:
@@ -184,7 +184,7 @@ def _pieces(reader: SegmentReader, manifest: SegmentManifest, from_offset: int |
 def _write_indexes(
     reader: SegmentReader, manifest: SegmentManifest, directory: Path, log: Path, base: int, *, is_whole: bool
 ) -> None:
-    """Write them as they were; rebuild them from the records where they are missing or of more than was wanted."""
+    """Write the stored indexes. Rebuild them if they are missing, or cover more than was copied."""
     index, times = directory / offset_index_file(base), directory / time_index_file(base)
     try:
         if not is_whole:

@@ -1,8 +1,6 @@
-"""The files that a restore makes.
+"""Write the files of a restore, as Kafka would: partition directories and those of the metadata topic.
 
-Partition directories that begin at the end of what is remote, and the metadata topic's.
-
-All files are as Kafka writes them. Each directory is empty at the beginning. Errors are OSErrors.
+A partition begins locally at the end of its remote segments. Its directory must be empty. Errors are OSErrors.
 """
 
 from __future__ import annotations
@@ -45,16 +43,16 @@ METADATA_TOPIC: Final = "__remote_log_metadata"
 
 _EVENTS_IN_BATCH: Final = 500
 
-#: What holds for the logs while they are written; the broker gives them their own configuration.
+#: The configuration of the logs while they are written. The broker opens them with their own later.
 _CONFIG = LogConfig(remote_storage_enable=True, retention_ms=-1)
 _METADATA_CONFIG = LogConfig(retention_ms=-1)
 
 
 def write_partition(data_dir: Path, plan: PartitionRestore, *, clock: Clock, fs: FileSystem) -> tuple[int, list[int]]:
-    """Make the directory of a partition; return its log end offset and the producers whose transactions were ended.
+    """Make the directory of a partition. Return its log end offset and the producers of aborted transactions.
 
-    The log is empty, with leader epochs and producers as they were at the end of the last remote segment. A transaction
-    that was open there is aborted: what came of it was in records that are gone.
+    The log is empty, with the leader epochs and producers at the end of the last remote segment. A transaction that was
+    open there is aborted, because its outcome was in records that are lost.
     """
     partition, end = plan.partition, plan.log_end_offset
     directory = data_dir / f"{partition.topic}-{partition.partition}"
@@ -117,9 +115,9 @@ def write_metadata(
     clock: Clock,
     fs: FileSystem,
 ) -> dict[int, int]:
-    """Write the events of finished copies; return the log end offset of each metadata partition that got any.
+    """Write the events of finished copies. Return the log end offset of each metadata partition that got any.
 
-    The partitions of the topic that get none are left for the broker to make.
+    The broker makes the other partitions of the topic.
     """
     by_number: dict[int, list[RemoteLogSegmentMetadata]] = {}
     numbers: dict[TopicIdPartition, int] = {}
@@ -154,7 +152,7 @@ def _write_events(
 
 
 def _events(segments: Iterable[RemoteLogSegmentMetadata]) -> Iterator[bytes]:
-    """Yield what was written when the segments were copied: the copy has begun, and it has finished."""
+    """Yield the events of each copied segment: copy started, copy finished."""
     for segment in segments:
         yield encode(replace(segment, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED, custom_metadata=None))
         yield encode(

@@ -1,8 +1,8 @@
-"""Choose what to restore of a partition from a bucket: pure rules, facts in and a plan out.
+"""Choose the segments of a partition to restore from a bucket. Pure: facts in, a plan out.
 
-The lineage is that of the newest segment: of the complete ones that with the largest last leader epoch, then the
-largest end offset. Its leader epochs are the partition's; what does not fit them was written by leaders whose history
-was given up, and stays where it is. Nothing is left without a verdict.
+The newest segment determines the lineage: the complete segment with the largest last leader epoch, then the largest end
+offset. Its leader epochs are those of the partition. Segments that do not fit them belong to an abandoned lineage, and
+stay in the bucket. Every segment gets a verdict.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stratalog.remote.storage import ObjectKind, SegmentManifest, object_key, st
 
 
 class Verdict(Enum):
-    """The verdict on a segment, and whether records are missing because of it."""
+    """The verdict on a segment. The value is printed."""
 
     TAKEN = "taken"
     COVERED = "taken, though another one has the same offsets"
@@ -38,7 +38,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One set of objects in the bucket, and its verdict. `end_offset` is None without a manifest."""
+    """The objects of one segment, and the verdict. `end_offset` is None without a manifest."""
 
     partition: TopicIdPartition
     segment_id: UUID
@@ -51,7 +51,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class ExistingPartition:
-    """The local files of a partition. Their lineage decides, not that of the bucket."""
+    """The local files of a partition. Their lineage takes precedence over that of the bucket."""
 
     local_log_start_offset: int
     log_end_offset: int
@@ -60,7 +60,7 @@ class ExistingPartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRestore:
-    """A partition to be: its segments, ascending, and where its log begins and ends (`log_end_offset` is exclusive)."""
+    """A partition to restore: its segments, ascending, and the start and (exclusive) end of its log."""
 
     partition: TopicIdPartition
     segments: tuple[RemoteLogSegmentMetadata, ...]
@@ -68,13 +68,13 @@ class PartitionRestore:
     log_end_offset: int
     epochs: tuple[EpochEntry, ...]
     producer_snapshot: bytes | None
-    #: Whether the local log exists and stays as it is.
+    #: Whether the local log exists and stays unchanged.
     is_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPartition:
-    """A plan (None: there is nothing to make a partition of), the verdicts on everything, and what is missing."""
+    """A plan (None if nothing can be restored), the verdicts on all segments, and the problems."""
 
     plan: PartitionRestore | None
     judged: tuple[Judged, ...]
@@ -83,14 +83,14 @@ class PlannedPartition:
 
 @dataclass(frozen=True, slots=True)
 class NewestSegment:
-    """The facts in the objects of the newest segment beyond its manifest."""
+    """The facts from the objects of the newest segment, beyond its manifest."""
 
     epochs: tuple[EpochEntry, ...]
     producer_snapshot: bytes | None
     problems: tuple[str, ...] = ()
 
 
-#: Reads the leader epochs and the producers at the end of the segment that was found to be the newest.
+#: Reads the leader epochs and producers at the end of the newest segment.
 ReadNewest = Callable[[SegmentManifest], NewestSegment]
 
 
@@ -101,7 +101,7 @@ def plan_partition(
     at_ms: int | None = None,
     local: ExistingPartition | None = None,
 ) -> PlannedPartition:
-    """Plan one partition. `at_ms`: as if every segment that was copied later were not there.
+    """Plan one partition. With `at_ms`, segments that were copied later are ignored.
 
     Raises what `read_newest` raises.
     """
@@ -138,7 +138,7 @@ def plan_partition(
 
 
 def judge_all(found: PartitionObjects, verdict: Verdict) -> list[Judged]:
-    """Return the same verdict on everything that a partition has in the bucket."""
+    """Return the same verdict for every segment of a partition."""
     sets, _ = group_objects(found.objects)
     return [_judged(each, found.manifests.get(segment_id), verdict) for segment_id, each in sets.items()]
 
@@ -156,7 +156,7 @@ def _judged(objects: SegmentObjects, manifest: object, verdict: Verdict, why: st
 def _sort_out(
     found: PartitionObjects, sets: Mapping[UUID, SegmentObjects], at_ms: int | None
 ) -> tuple[list[Judged], list[SegmentManifest]]:
-    """Return the verdicts on what cannot be taken whatever the lineage is, and the manifests of all others."""
+    """Return the verdicts on segments that cannot be taken in any lineage, and the manifests of the others."""
     judged: list[Judged] = []
     candidates: list[SegmentManifest] = []
     for segment_id, objects in sets.items():
@@ -176,7 +176,7 @@ def _sort_out(
 
 
 def _fault_of_records(manifest: SegmentManifest, objects: SegmentObjects) -> str | None:
-    """Return why a segment cannot be read. Indexes that are missing are none: they are rebuilt from the records."""
+    """Return why a segment cannot be read, or None. Missing indexes do not matter: they are rebuilt."""
     key = object_key(manifest, ObjectKind.LOG)
     stored, expected = objects.at(key), stored_objects(manifest)[key]
     if stored is None:
@@ -185,7 +185,7 @@ def _fault_of_records(manifest: SegmentManifest, objects: SegmentObjects) -> str
 
 
 def _judge(candidates: Sequence[SegmentManifest], fitting: set[UUID]) -> list[Judged]:
-    """Verdicts on the complete segments: which fit the lineage, and which of these lie within others that do."""
+    """Return verdicts on the complete segments: whether each fits the lineage, and whether others cover it."""
     judged = []
     reach = -1
     for manifest in sorted(candidates, key=lambda m: (m.base_offset, -m.end_offset)):
@@ -201,7 +201,7 @@ def _judge(candidates: Sequence[SegmentManifest], fitting: set[UUID]) -> list[Ju
 
 
 def _gaps(fitting: Iterable[SegmentManifest], start: int, end: int) -> list[str]:
-    """Offsets of [start, end) that no segment has; `fitting` ascends by base offset."""
+    """Return the offsets of [start, end) that no segment has. `fitting` ascends by base offset."""
     gaps, reach = [], start
     for manifest in fitting:
         if manifest.base_offset > reach:
@@ -213,7 +213,7 @@ def _gaps(fitting: Iterable[SegmentManifest], start: int, end: int) -> list[str]
 
 
 def _what_is_lost(judged: Iterable[Judged], end: int | None) -> tuple[str, ...]:
-    """Return what was damaged, and what begins where the log ends now and was never whole."""
+    """Return lines about damaged segments, and about an unfinished copy at the new end of the log."""
     lost = []
     for each in judged:
         if each.verdict in (Verdict.DAMAGED, Verdict.FROM_THE_FUTURE):
@@ -231,9 +231,9 @@ def _epochs_from(epochs: Sequence[EpochEntry], start: int) -> tuple[EpochEntry, 
 
 
 def _epochs_of_manifests(candidates: Iterable[SegmentManifest], newest: SegmentManifest) -> tuple[EpochEntry, ...]:
-    """Leader epochs without the file that has all of them: of the newest segment, and before it of those that agree.
+    """Return leader epochs without the checkpoint: those of the newest segment, and of earlier ones that agree.
 
-    Going back, an entry counts if its epoch is smaller and its offset is smaller than of all that are known already.
+    Going back, an entry counts if its epoch and its offset are both smaller than those of all entries so far.
     """
     known = sorted((EpochEntry(epoch, start) for epoch, start in newest.leader_epochs.items()), reverse=True)
     for manifest in sorted(candidates, key=_age, reverse=True):

@@ -1,12 +1,11 @@
-"""Topics out of a bucket: into a data directory, records and all, or into another bucket.
+"""Restore topics from a bucket with their records: into a data directory, or into another bucket.
 
     restore_to_directory("s3://bucket/tiered", "/var/lib/new", register=..., topics={"orders"})
     restore_to_bucket("s3://aiven-bucket/tiered", "s3://other/tiered", target_options={"compression": "zstd"})
 
-`stratalog tier restore` is the other way: it makes a data directory that leaves the records in the bucket. Here they
-are copied in parallel, a task a segment. The lineage decides what is taken, by the same rules (`jobs.restore.plan`). A
-directory is marked as unfinished until it is whole; a bucket gets all segments in one step. What was interrupted is run
-again.
+By contrast, `stratalog tier restore` makes a data directory and leaves the records in the bucket. Here records are
+copied in parallel, one task for each segment. The same rules choose the segments (`jobs.restore.plan`). A directory is
+marked as unfinished until it is complete; a bucket gets all segments in one step. Run an interrupted restore again.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from stratalog.remote.storage import ObjectKey, ObjectKind, PlainView, object_ke
 from stratalog.remote.transactions import discard, publish
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, random_uuid
 
-#: Makes the topics known to the broker of the directory, durably, with the largest producer id (-1: none).
+#: Registers the topics with the broker of the directory, durably, with the largest producer id (-1 for none).
 RegisterTopics = Callable[[Sequence[RestoredTopic], int], None]
 
 _WHAT: Final = "a restore into it"
@@ -54,7 +53,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """The result of a restore or dry run; `problems` name what is missing, `notes` what should be known."""
+    """The result of a restore or dry run. `problems` tell what is missing, `notes` what else to know."""
 
     title: str
     partitions: tuple[tuple[str, int, int, int, int, int], ...]
@@ -86,11 +85,10 @@ def restore_to_directory(
     executor: Executor = THREADS,
     progress: Progress = SILENT,
 ) -> RestoreResult:
-    """Make plain topics, all of their records local, in a new or empty directory that driver and workers share.
+    """Make plain topics, with all records local, in a new or empty directory that driver and workers share.
 
-    Retention is switched off (-1) unless `topic_config` says otherwise: else a broker would delete old records at once.
-    `register` is given the topics before the directory counts as whole; without it a Kafka or a broker has to learn of
-    them otherwise.
+    Retention is disabled (-1) unless `topic_config` sets it; otherwise a broker would delete old records at once.
+    `register` gets the topics before the directory is marked as complete. Without it, create them in the broker later.
 
     Returns:
         What was restored, and what is missing.
@@ -146,16 +144,15 @@ def restore_to_bucket(
     executor: Executor = THREADS,
     progress: Progress = SILENT,
 ) -> RestoreResult:
-    """Copy segments into another bucket, in our layout, encoded as `target_options` say; visible all in one step.
+    """Copy segments into another bucket, in our layout, encoded by `target_options`. All become visible in one step.
 
-    Topic ids, segment ids and leader epochs stay. Files that exist complete and with the same size are not copied
-    again.
+    Topic ids, segment ids and leader epochs stay the same. Objects that exist with the same size are not copied again.
 
     Returns:
         What was copied, and what is missing.
 
     Raises:
-        UsageError: Both are one place, or the bucket lacks one of `topics`.
+        UsageError: Source and target are the same, or the bucket lacks one of `topics`.
         NotOwnerError: A cluster owns the target.
         RemoteStorageError, OSError, TaskError: Something cannot be read or written.
 
@@ -186,7 +183,7 @@ def restore_to_bucket(
     staged = list(copied)
     if staged:
         try:
-            check_no_owner(there, _WHAT)  # it may have got one while this ran
+            check_no_owner(there, _WHAT)  # it may have got an owner since the start
         except NotOwnerError:
             discard(there, staged)
             raise
@@ -195,7 +192,7 @@ def restore_to_bucket(
 
 
 def _plain_topic(topic: RestoredTopic, overrides: Mapping[str, str]) -> RestoredTopic:
-    """Its settings without what is of the remote tier, and without retention."""
+    """Return the topic without settings of the remote tier, and without retention."""
     kept = {key: value for key, value in topic.configs.items() if not key.startswith(("remote.", "local.retention."))}
     configs = {**kept, "retention.ms": "-1", "retention.bytes": "-1", **overrides}
     return RestoredTopic(topic.name, topic.topic_id, topic.partition_count, configs)
@@ -206,7 +203,7 @@ def _directory(target: Path, partition: PartitionRestore) -> Path:
 
 
 def _uncovered(partition: PartitionRestore) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments that are needed for every offset once, in order."""
+    """Return the segments that together have every offset once, in order."""
     kept: list[RemoteLogSegmentMetadata] = []
     for segment in sorted(partition.segments, key=lambda s: (s.start_offset, -s.end_offset, s.event_timestamp_ms)):
         if not kept or segment.end_offset > kept[-1].end_offset:
@@ -225,7 +222,7 @@ def _sources(
 
 
 def _manifest_keys(view: PlainView, plan: RestorePlan, topics: Collection[str] | None) -> dict[ObjectKey, str]:
-    """Return where the manifest of each planned segment lies: that depends on the layout."""
+    """Return the manifest key of each planned segment, which depends on the layout."""
     wanted = {ObjectKey.of(segment, ObjectKind.MANIFEST) for segment in plan.segments}
     found: dict[ObjectKey, str] = {}
     for manifest in list_remote_segments(view.inner, topics, covered=True):

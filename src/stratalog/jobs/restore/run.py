@@ -1,8 +1,8 @@
-"""Topics back from the bucket alone: into an empty data directory, or as the metadata of one whose own is lost.
+"""Restore topics from the bucket alone: into an empty data directory, or as lost metadata of an existing one.
 
-A mark in the data directory (`restore_marker`) says that it is not whole: it is set before the first change and taken
-away after the last, and a broker does not serve a directory that has it. A restore that was broken off is run again:
-what it had made is removed first.
+A mark in the data directory (`restore_marker`) shows that it is incomplete. The mark is set before the first change and
+removed after the last, and a broker does not serve a marked directory. Run an interrupted restore again: it removes its
+earlier files first.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from stratalog.log.format import (
 )
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, random_uuid
 
-#: Names in a new directory on some file systems, and the remainder of a mark that was about to be set.
+#: Names that a new directory has on some file systems, and the temporary file of an unset mark.
 _NO_CONTENT: Final = frozenset({"lost+found", f"{restore_marker.RESTORE_UNFINISHED}.tmp"})
 
-#: Makes the topics of the plan known to the broker, durably; the id is that of the metadata topic.
+#: Registers the topics of the plan with the broker, durably. The id is that of the metadata topic.
 Register = Callable[[RestorePlan, UUID], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Changes beyond the plan: transactions that were ended, as lines of text."""
+    """Changes beyond the plan: aborted transactions, as lines of text."""
 
     notes: tuple[str, ...]
 
 
 def check_target(data_dir: Path, *, metadata_only: bool, fs: FileSystem = REAL_FILESYSTEM) -> None:
-    """Raise DataDirError unless a restore may go to `data_dir`."""
+    """Raise DataDirError unless a restore may write to `data_dir`."""
     content = set(fs.list_dir(data_dir)) - _NO_CONTENT if fs.is_dir(data_dir) else set()
     begun = restore_marker.begun(data_dir, fs) if content else None
     if begun is not None and (begun != restore_marker.EVERYTHING) != metadata_only:
@@ -68,9 +68,10 @@ def write_restore(
     clock: Clock = SYSTEM_CLOCK,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> Written:
-    """Do what `plan` says. The directory is whole when this returns, and marked as unfinished until then.
+    """Carry out `plan`. The directory is marked as unfinished until this returns.
 
-    No other process may use the directory. Raises DataDirError as `check_target`, OSError, and what `register` raises.
+    No other process may use the directory. Raises DataDirError like `check_target`, OSError, and what `register`
+    raises.
     """
     check_target(data_dir, metadata_only=metadata_only, fs=fs)
     fs.make_dirs(data_dir)
@@ -91,7 +92,7 @@ def write_restore(
 def write_partitions(
     plan: RestorePlan, data_dir: Path, clock: Clock, fs: FileSystem
 ) -> tuple[dict[tuple[str, int], int], list[str]]:
-    """Write the directories of all partitions but their records. Return where each log ends, and notes for people."""
+    """Write the directories of all partitions, without records. Return the end of each log, and notes for people."""
     ends: dict[tuple[str, int], int] = {}
     notes: list[str] = []
     for partition in plan.partitions:
@@ -107,7 +108,7 @@ def write_partitions(
 
 
 def begin_empty(data_dir: Path, fs: FileSystem) -> None:
-    """Set the mark, and remove what an earlier restore had made."""
+    """Set the mark, and remove the files of an earlier restore."""
     restore_marker.begin(data_dir, restore_marker.EVERYTHING, fs)
     for name in sorted(set(fs.list_dir(data_dir)) - _NO_CONTENT - {restore_marker.RESTORE_UNFINISHED}):
         _remove(data_dir / name, fs)

@@ -20,11 +20,11 @@ class Hold(enum.Enum):
 
     #: its newest record is younger than the limit
     NEWEST_TIMESTAMP = "newest-timestamp"
-    #: its newest record says that it is of the future
+    #: the timestamp of its newest record is in the future
     FUTURE_TIMESTAMP = "future-timestamp"
     #: an older segment stays, and retention stops at the first that does
     EARLIER_SEGMENT = "earlier-segment"
-    #: without it the log would be smaller than the limit on its size, and no limit on age is set
+    #: without it the log would be smaller than the size limit, and no age limit is set
     SIZE_BUDGET = "size-budget"
     #: no limit is set
     UNLIMITED = "unlimited"
@@ -38,11 +38,11 @@ class Hold(enum.Enum):
     HIGH_WATERMARK = "high-watermark"
     #: the remote tier does not have it yet
     NOT_COPIED = "not-copied"
-    #: a copy in the remote tier whose offsets another copy has too
+    #: another copy in the remote tier has the same offsets
     COVERED = "covered"
-    #: a copy in the remote tier that is not of this log's history: no reader uses it
+    #: a copy in the remote tier of another lineage, which no reader uses
     OTHER_LINEAGE = "other-lineage"
-    #: a copy that is under way
+    #: a copy in progress
     COPYING = "copying"
 
 
@@ -50,9 +50,8 @@ class Hold(enum.Enum):
 class Due:
     """The time at which a segment is deleted.
 
-    `rule_ms`: the rule begins to hold; no deletion is earlier, and readers have it until then.
-
-    `deleted_by_ms`: the first check after that is over; `files_gone_by_ms`: its files are gone from the disk.
+    `rule_ms` is when the rule begins to apply. Nothing is deleted earlier, and readers have the records until then.
+    `deleted_by_ms` is the end of the first check after that, and `files_gone_by_ms` the removal of the files.
     """
 
     rule_ms: int
@@ -64,10 +63,8 @@ class Due:
 class Fate:
     """The fate of one copy of a range of records.
 
-    `end_offset` is inclusive, `base_offset - 1` for an empty segment.
-
-    `rule` takes it, at `due`, if nothing is appended; None: nothing does. `holds` keep it until then, the first one is
-    the reason. `text` explains.
+    `end_offset` is inclusive, `base_offset - 1` for an empty segment. `rule` deletes it at `due` if nothing is
+    appended, None if no rule does. `holds` keep it until then; the first is the main reason. `text` explains.
     """
 
     tier: Tier
@@ -79,7 +76,7 @@ class Fate:
     due: Due | None
     holds: tuple[Hold, ...]
     text: str
-    #: How long the first record stays beyond retention.ms, at the least; None where that cannot be said.
+    #: The least time for which the first record stays beyond retention.ms, None if unknown.
     overstay_ms: int | None = None
 
     def is_due(self, now_ms: int) -> bool:
@@ -94,7 +91,7 @@ class Rhythm:
     file_delete_delay_ms: int = 60_000
 
     def due(self, rule_ms: int, now_ms: int) -> Due:
-        """Return the times for a rule that holds from `rule_ms` on. A time in the past counts as now."""
+        """Return the times for a rule that applies from `rule_ms` on. A time in the past counts as now."""
         begins = max(rule_ms, now_ms)
         deleted = begins + self.check_interval_ms
         return Due(begins, deleted, deleted + self.file_delete_delay_ms)

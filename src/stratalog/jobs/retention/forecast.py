@@ -1,14 +1,12 @@
-"""Forecast what retention will delete, when at the earliest, and why not before: facts in, a forecast out.
+"""Forecast what retention will delete, when at the earliest, and why not before. Pure: facts in, a forecast out.
 
-Reads nothing.
+It predicts what `retention.plan_retention` decides at every later time if nothing is appended and nothing else changes.
+Rules apply from the oldest segment on, each up to the first segment that it keeps. So a segment is deleted
 
-It says what `retention.plan_retention` decides at every later time, if nothing is appended and nothing else changes:
-rules are applied from the oldest segment on, each up to the first segment that it keeps. So a segment is deleted
+    at once    if it, and every segment before it, ends below the log start offset or exceeds the size limit
+    later      when its largest timestamp, and that of every segment before it, is older than retention.ms
 
-    at once       if it ends below the log start offset, or the log is large enough without it, and so were all before
-    it later         when its own largest timestamp, and that of every segment before it, is older than retention.ms
-
-A broker looks every `log.retention.check.interval.ms`, and files stay `file.delete.delay.ms` longer: `Due` has all
+A broker checks every `log.retention.check.interval.ms`, and files stay `file.delete.delay.ms` longer: `Due` has all
 three times. Records outlive their retention time because a segment is deleted as a whole, with its newest record.
 """
 
@@ -39,7 +37,7 @@ def forecast_local(
 
 
 class _Walk:
-    """The rules over all segments, from the oldest on."""
+    """The rules applied to all segments, from the oldest on."""
 
     def __init__(
         self,
@@ -60,7 +58,7 @@ class _Walk:
         self._slowest = self._running_slowest()
 
     def _running_slowest(self) -> list[int]:
-        """Return the segment with the largest timestamp up to each one that retention by size keeps."""
+        """Return, for each segment that retention by size keeps, the one with the largest timestamp up to it."""
         found: list[int] = []
         for position in range(self._over_size, len(self._segments)):
             best = found[-1] if found else position
@@ -69,7 +67,7 @@ class _Walk:
         return found
 
     def _count(self, holds: Callable[[int], bool]) -> int:
-        """Return the number of segments, from the oldest on, for which `holds` is true without a break."""
+        """Return the number of segments, from the oldest on, before the first for which `holds` is false."""
         position = 0
         while position < len(self._segments) and holds(position):
             position += 1
@@ -95,7 +93,7 @@ class _Walk:
         return self._limits.log_end_offset if self._is_active(position) else self._segments[position + 1].base_offset
 
     def _obstacle(self, position: int) -> Hold | None:
-        """Return the reason that keeps a segment from deletion at any time, or None."""
+        """Return the reason why no rule may delete a segment at any time, or None."""
         end, limits = self._end(position), self._limits
         if limits.high_watermark < end:
             return Hold.HIGH_WATERMARK
@@ -129,7 +127,7 @@ class _Walk:
             if obstacle in (Hold.EMPTY, Hold.HIGH_WATERMARK):
                 hold = obstacle
             return self._made(position, None, None, _unique((hold, *active)), self._text(hold, position))
-        # the time of the segment that is last to let this one go
+        # the time of the segment that keeps this one longest
         slowest = position if position < self._over_size else self._slowest[position - self._over_size]
         rule_ms = self._segments[slowest].largest_timestamp_ms + limits.retention_ms + 1
         holds: tuple[Hold, ...] = ()
@@ -141,7 +139,7 @@ class _Walk:
             holds = (*holds, by_itself) if slowest == position else (*holds, Hold.EARLIER_SEGMENT, by_itself)
         text = self._text(holds[0], position, slowest) if holds else self._text_due(segment)
         holds = _unique((*holds, *active))
-        if obstacle is not None:  # the end of that is unknown
+        if obstacle is not None:  # its end is unknown
             return self._made(position, None, None, holds, text)
         return self._made(position, DeletionReason.TIME, rule_ms, holds, text)
 
@@ -189,7 +187,7 @@ class _Walk:
 
     @property
     def _key(self) -> str:
-        """The name of the limit on age that is in force."""
+        """The prefix of the keys of the limits in force."""
         return "retention" if self._limits.remote_through is None else "local.retention"
 
     def _text_below_start(self) -> str:

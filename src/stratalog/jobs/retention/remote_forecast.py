@@ -1,8 +1,8 @@
-"""The same forecast for the remote tier: which segments go, when at the earliest, and what keeps them until then. Pure.
+"""The same forecast for the remote tier: which segments are deleted, when at the earliest, and why not before. Pure.
 
-It computes what `retention.plan_expiration` decides at every later time, if nothing is copied or appended. Here a time
-is inclusive (a segment expires when its newest record is retention.ms old), where the local log's is strict; sizes
-count each offset once, with what is only local.
+It predicts what `retention.plan_expiration` decides at every later time if nothing is copied or appended. Unlike in the
+local log, the time is inclusive: a segment expires when its newest record is exactly retention.ms old. Sizes count each
+offset once, including offsets that are only local.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from stratalog.jobs.retention.words import span_text, time_text
 from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from stratalog.remote.tier import ExpirationReason, RetentionFacts, plan_expiration, readable_sizes
 
-#: How often a broker looks after each remote partition (`remote.log.manager.task.interval.ms` by default).
+#: How often a broker checks each remote partition (`remote.log.manager.task.interval.ms` by default).
 TASK_INTERVAL_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """How long retention keeps a segment, None for always, and the segment up to it that is deleted last."""
+    """How long retention keeps a segment, None for ever, and which segment up to it is deleted last."""
 
     rule: ExpirationReason
     rule_ms: int | None
@@ -36,7 +36,7 @@ def forecast_remote(
     config: LogConfig,
     task_interval_ms: int = TASK_INTERVAL_MS,
 ) -> list[Fate]:
-    """Return the fate of each remote segment of a partition, in any state but those that are gone, by offset."""
+    """Return the fate of each remote segment of a partition that is not deleted, by offset."""
     now = {planned.segment.segment_id: planned.reason for planned in plan_expiration(segments, facts).expirations}
     stays = _stays(segments, facts)
     rhythm = Rhythm(task_interval_ms, 0)
@@ -118,7 +118,7 @@ def _young(segment: RemoteLogSegmentMetadata, facts: RetentionFacts) -> tuple[tu
 def _not_read(
     segment: RemoteLogSegmentMetadata, all_segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts
 ) -> Fate:
-    """Return the fate of a segment that is not read: being copied, covered by another, or of another history."""
+    """Return the fate of a segment that no reader uses: being copied, covered by another, or of another lineage."""
     if segment.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
         return _fate(
             segment,

@@ -1,9 +1,7 @@
-"""The forecast of retention for a partition from what lies on disk and in a bucket.
+"""Forecast retention for a partition from the files on disk and in a bucket, without a broker or an open log.
 
-No broker is asked, nothing is opened.
-
-A partition is a directory, remote segments, or both. What the files do not say is taken for this: the high watermark is
-the log end offset (one replica, or all in step), and no deletion of records is newer than the log start checkpoint.
+A partition is a directory, remote segments, or both. Where the files do not tell, the forecast assumes that the high
+watermark is the log end offset, and that no records were deleted after the log start checkpoint was written.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 @dataclass(frozen=True, slots=True)
 class KnownOffsets:
-    """The state of a partition as a running broker reports it. It takes precedence over files."""
+    """Offsets of a partition that a running broker reports. They take precedence over files."""
 
     log_start_offset: int
     high_watermark: int
@@ -162,7 +160,7 @@ def _lineage_of_log(directory: Path, fs: FileSystem) -> dict[int, int]:
 
 
 def _lineage_of_remote(finished: Sequence[RemoteLogSegmentMetadata]) -> dict[int, int]:
-    """Return the history of the newest segment, with what older segments say of epochs before its first."""
+    """Return the lineage of the newest segment, with earlier epochs from older segments."""
     if not finished:
         return {}
     newest = max(finished, key=lambda s: (max(s.segment_leader_epochs), s.end_offset, s.event_timestamp_ms))
@@ -176,9 +174,6 @@ def _lineage_of_remote(finished: Sequence[RemoteLogSegmentMetadata]) -> dict[int
 
 
 def config_of(properties: Mapping[str, str], what_if: Mapping[str, str] | None = None) -> LogConfig:
-    """Return a topic's configuration, with the trial settings over it.
-
-    InvalidConfigError names a key and what is allowed.
-    """
+    """Return a topic's configuration with the trial settings. Raises InvalidConfigError that names a key."""
     merged = {**properties, **(what_if or {})}
     return LogConfig.from_properties(merged, use_large_index_format=True)

@@ -1,4 +1,4 @@
-"""The result of a retention forecast: the fate of every segment of every partition, and tables of it."""
+"""The result of a retention forecast: the fate of every segment of every partition, and its tables."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class PartitionForecast:
 
 @dataclass(frozen=True, slots=True)
 class RetentionForecast:
-    """All partitions, by topic and number, as of `at_ms`; `what_if` is what was tried."""
+    """All partitions, by topic and number, as of `at_ms`. `what_if` has the trial settings."""
 
     partitions: tuple[PartitionForecast, ...]
     at_ms: int
     what_if: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def by_topic(self) -> Report:
-        """Return a line a topic: bytes of both tiers by when they go."""
+        """Return a row for each topic: bytes of both tiers by time of deletion."""
         columns = [
             Column("topic"),
             Column("partitions"),
@@ -96,7 +96,7 @@ class RetentionForecast:
         }
 
     def by_segment(self) -> Report:
-        """Return a line a segment and tier, with what keeps it."""
+        """Return a row for each segment and tier, with what keeps it."""
         rows = [
             [
                 each.topic,

@@ -1,6 +1,6 @@
-"""A forecast of retention for all topics of data directories and a bucket, as it is and with other settings.
+"""Forecast retention for all topics of data directories and a bucket, with the current or with trial settings.
 
-One task a partition; it reads headers at the ends of segments, or manifests. Nothing is changed.
+One task for each partition reads headers at the ends of segments, or manifests. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.storage import open_bucket
 from stratalog.util import SYSTEM_CLOCK
 
-#: How often is listed again because topics went, or were made again, between a listing and its tasks.
+#: The maximum number of listings. Topics may be deleted or created again between a listing and its tasks.
 _LOOKS_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
     partition: SurveyedPartition
-    #: Of the topic that the directory was listed for; None where none is noted.
+    #: The id of the topic that the directory was listed for, None if it has none.
     topic_id: UUID | None
-    #: Where the remote segments are to be listed by the task itself.
+    #: The bucket whose segments the task lists itself, if any.
     bucket: tuple[str, dict[str, str]] | None
     identity: TopicIdPartition | None
     properties: dict[str, str] | None
@@ -59,21 +59,21 @@ def forecast_retention(
     executor: Executor = THREADS,
     progress: Progress = SILENT,
 ) -> RetentionForecast:
-    """Forecast what retention deletes and when, of every partition in `paths` and `remote`, as of `at_ms` (now).
+    """Forecast what retention deletes in every partition of `paths` and `remote`, and when, as of `at_ms` (now).
 
-    `configs` has the topics' own settings by topic; of a topic that is not in there, those in its newest manifest, else
-    Kafka's defaults. States of remote segments are taken from `__remote_log_metadata` where the paths have it, else
-    what has a manifest is finished. `known` has offsets that a broker reported, by topic and partition.
+    `configs` has the settings of topics. Others have those in their newest manifest, or Kafka's defaults. The states
+    of remote segments come from `__remote_log_metadata` if the paths have it; otherwise a segment with a manifest
+    counts as finished. `known` has offsets that a broker reported, by topic and partition.
 
-    A topic that is deleted or created again while this runs is listed again, so that two topics of one name are never
+    A topic that is deleted or created again during the run is listed again, so that two topics of one name are never
     mixed.
 
     Returns:
         The fate of every segment, by topic and partition.
 
     Raises:
-        UsageError: There is nothing to forecast, or a partition changed at every look.
-        InvalidConfigError: A setting of `configs` or `what_if` cannot be.
+        UsageError: There is nothing to forecast, or a partition changed during every listing.
+        InvalidConfigError: A setting of `configs` or `what_if` is invalid.
         RemoteStorageError, OSError, TaskError: Something cannot be read.
 
     """
@@ -146,9 +146,9 @@ def _partitions(
 
 
 def _take(local: dict[tuple[str, int], list[Path]], identity: TopicIdPartition) -> Path | None:
-    """Take a partition's directories out of `local`, and return the one that stands for it.
+    """Remove a partition's directories from `local`, and return the one to read.
 
-    Those of a later topic of the same name stay, unless there are some with this id.
+    Without a directory of this topic id, those of a later topic of the same name stay in `local`.
     """
     key = identity.topic, identity.partition
     found = [each for each in local.get(key, []) if noted_topic_id(each) == identity.topic_id]
@@ -159,7 +159,7 @@ def _take(local: dict[tuple[str, int], list[Path]], identity: TopicIdPartition) 
 
 
 def _topic_id(directory: Path | None, identity: TopicIdPartition | None) -> UUID | None:
-    """Return the id of the topic that a directory was listed for; that of its remote segments if it has some."""
+    """Return the id of the topic that a directory was listed for: that of its remote segments, if any."""
     if directory is None or identity is not None:
         return None if identity is None else identity.topic_id
     return noted_topic_id(directory)

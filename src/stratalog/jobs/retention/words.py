@@ -9,7 +9,7 @@ from stratalog.log.append import segment_ms_max
 
 
 def roll_text(size_bytes: int, first_timestamp_ms: int | None, config: LogConfig, now_ms: int) -> str:
-    """Describe when the active segment rolls. Before that, retention by size deletes nothing in it."""
+    """Describe when the active segment rolls. Until then, retention by size does not delete it."""
     left = config.segment_bytes - size_bytes
     text = (
         f"it rolls with the append that does not fit into segment.bytes={config.segment_bytes} "
@@ -41,7 +41,7 @@ def span_text(ms: int) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """Return a time in UTC to the second; the number itself where the calendar ends."""
+    """Return a time in UTC to the second, or the number itself beyond the calendar."""
     try:
         return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
     except (OverflowError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Statistics of topics: batch sizes, codecs and what others would save, time order."""
+"""Statistics of topics: batch sizes, time order, codecs and the savings of other codecs."""
 
 import lazy_loader
 

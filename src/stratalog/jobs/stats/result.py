@@ -36,10 +36,10 @@ class CodecTrial:
 
 @dataclass(slots=True)
 class SegmentStats:
-    """Sizes in bytes, times in milliseconds. `disorder_ms`: how far a batch's newest record is behind one before it.
+    """Figures of a segment: sizes in bytes, times in milliseconds.
 
-    `sample_bytes` of batches were opened, to `sample_plain_bytes`; `trials` by the codec's name are of those, and
-    `sample_headers` is what the headers of those batches take, whatever the codec.
+    `disorder_ms` is how far a batch's newest record lies behind an earlier one. The sample of `sample_bytes` has
+    `sample_plain_bytes` without compression and `sample_headers` bytes of headers. `trials` has a result by codec.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class SegmentStats:
     sample_plain_bytes: int = 0
     sample_headers: int = 0
     trials: dict[str, CodecTrial] = field(default_factory=dict)
-    #: what could not be read any further, with its reason
+    #: why the rest could not be read, empty if all was read
     damage: str | None = None
 
     def see(self, batch: RecordBatch) -> None:
@@ -84,7 +84,7 @@ class SegmentStats:
             self.newest_ms = max(self.newest_ms, newest)
 
     def sample(self, batch: RecordBatch) -> None:
-        """Open a whole batch and compress what is in it with every codec."""
+        """Decompress a whole batch, and compress it with every codec."""
         plain = bytes(batch.decompressed_payload())
         self.sample_batches += 1
         self.sample_bytes += batch.size
@@ -98,7 +98,7 @@ class SegmentStats:
 
 
 def _oldest_ms(batch: RecordBatch) -> int:
-    """Return the timestamp of a batch's first record, as its header has it: a record behind it may be older."""
+    """Return the timestamp of a batch's first record from its header. Later records may be older."""
     is_kept_there = batch.magic >= 2 and batch.timestamp_type != LOG_APPEND_TIME and not batch.has_delete_horizon
     return batch.base_timestamp if is_kept_there else batch.max_timestamp
 
@@ -107,8 +107,7 @@ def _oldest_ms(batch: RecordBatch) -> int:
 class TopicStats:
     """All segments of directories and bucket, by topic, partition, tier and offset.
 
-    `distinct_keys` by topic is an estimate (HyperLogLog, 5 % off at most in two of three cases); empty if not asked
-    for.
+    `distinct_keys` has an estimate by topic (HyperLogLog, within 5 % in two of three cases), empty if not requested.
     """
 
     segments: tuple[SegmentStats, ...]
@@ -159,7 +158,7 @@ class TopicStats:
         return Report("Segments", columns, rows, self._totals())
 
     def what_if(self) -> Report:
-        """Each topic's sample with every codec: `ratio` is plain over compressed, `size` what the topic would take."""
+        """Return a row for each topic and codec: `ratio` is plain over compressed, `size` the estimated topic size."""
         columns = [
             Column("topic"),
             Column("codec"),

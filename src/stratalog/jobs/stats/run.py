@@ -25,7 +25,7 @@ from stratalog.log.format import noted_topic_id
 from stratalog.remote.storage import SegmentManifest, open_bucket
 from stratalog.util import uuid_to_base64
 
-#: Of each segment so much is opened and compressed again.
+#: Bytes of each segment that are decompressed and compressed again.
 SAMPLE_BYTES: Final = 1024 * 1024
 
 
@@ -40,12 +40,11 @@ def measure_topics(
     executor: Executor = THREADS,
     progress: Progress = SILENT,
 ) -> TopicStats:
-    """Look at every segment in `paths` and `remote` (`topics` None: of all topics); records in both tiers count twice.
+    """Measure every segment of `topics` (None for all) in `paths` and `remote`. Records in both tiers count twice.
 
-    Of a partition that several brokers' directories hold, one replica is measured.
-
-    `topic_ids` says which are meant where several topics have one name. Distinct keys are not counted: see
-    `stratalog.spark.pipelines.stats`. UsageError when there is nothing to look at.
+    If several brokers' directories hold a partition, one replica is measured. `topic_ids` chooses between topics of
+    one name. Distinct keys are not counted; `stratalog.spark.pipelines.stats` does that. Raises UsageError if there is
+    nothing to measure.
     """
     if not paths and remote is None:
         raise UsageError("nothing to look at: give paths, a remote URL, or both")
@@ -104,7 +103,7 @@ def measure_topics(
 def _meant(
     manifests: Sequence[SegmentManifest], local: Mapping[tuple[str, UUID], Path], asked: Collection[UUID]
 ) -> dict[str, UUID]:
-    """Return the one topic id of each topic, as a read chooses it. UsageError where several could be meant."""
+    """Return the topic id of each topic, chosen as for a read. Raises UsageError if several are possible."""
     absent = set(asked) - {topic_id for _, topic_id in local} - {each.topic_id for each in manifests}
     if absent:
         raise UsageError(f"no topic has the id {', '.join(sorted(map(uuid_to_base64, absent)))}")

@@ -1,6 +1,6 @@
-"""Statistics of one segment: its batches by their headers, and a sample of them compressed with every codec.
+"""Measure one segment: its batches by their headers, and a sample of them compressed with every codec.
 
-Of a local segment only headers and the sample are read; of a remote one everything, in ranges.
+Reads only headers and the sample of a local segment, and all of a remote one, in ranges.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _RANGE_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """`key` is a path, or with `url` the key of the records' object.
+    """A segment to measure. `key` is a path, or with `url` the key of the records' object.
 
-    A segment that `is_sealed` has whole batches only.
+    A segment that `is_sealed` has only whole batches.
     """
 
     topic: str
@@ -47,10 +47,9 @@ class SegmentTask:
 
 
 def measure(task: SegmentTask) -> SegmentStats:
-    """Look at a segment; bytes that are no batch end the look and are reported. RemoteStorageError, OSError.
+    """Measure a segment. Bytes that are not a batch end it, and are reported. Raises RemoteStorageError or OSError.
 
-    A local one is what its file is by now: a broker that compacts may have put another there. It has nothing any more
-    when it is gone.
+    The file of a local segment is read as it is now: a broker may have compacted it. A deleted segment counts as empty.
     """
     stats = SegmentStats(task.topic, task.partition, task.tier, task.base_offset)
     if task.url is not None:
@@ -63,7 +62,7 @@ def measure(task: SegmentTask) -> SegmentStats:
 
 
 def _open(log_path: str) -> File | None:
-    """Return a local `.log`, also one that was deleted since and is not removed yet; None when it is gone."""
+    """Return a local `.log`, even one marked as deleted, or None if it no longer exists."""
     for name in (log_path, log_path + DELETED_SUFFIX):
         with suppress(FileNotFoundError):
             return REAL_FILESYSTEM.open(name)
@@ -71,7 +70,7 @@ def _open(log_path: str) -> File | None:
 
 
 def _every(task: SegmentTask) -> int:
-    """Return n, where one of n bytes is sampled."""
+    """Return the n for which one of n bytes is sampled."""
     return max(task.size // max(task.sample_bytes, 1), 1)
 
 
@@ -81,7 +80,7 @@ def _measured(
     batches: Iterator[tuple[RecordBatch, RecordBatch | None]],
     size: int,
 ) -> SegmentStats:
-    """`stats` with all batches of a segment of `size` bytes."""
+    """Add all batches of a segment of `size` bytes to `stats`."""
     every = _every(task)
     sampled_at = 0
     try:
@@ -101,7 +100,7 @@ def _measured(
 
 
 def _local(log: File, every: int) -> Iterator[tuple[RecordBatch, RecordBatch | None]]:
-    """Yield the header of each batch, and the complete batch where a sample is due."""
+    """Yield the header of each batch, and the complete batch if it is sampled."""
     due = 0
     for position, batch in scan_headers(log):
         whole = None
