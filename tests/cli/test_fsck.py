@@ -78,7 +78,7 @@ def test_json_is_one_object_a_line(capsys: Captured, data: Path) -> None:
         "file": str(data / "t-0" / log_file(0)),
         "position": 138,
         "bytes": 66,
-        "found": "behind the last sound batch: a batch of 69 bytes, but only 66 exist",
+        "found": "after the last sound batch: a batch of 69 bytes, but only 66 exist",
         "expected": "the end of the log, at offset 2",
         "repair": f"cut at 138, keep the rest as {log_file(0)}.138.cut",
     }

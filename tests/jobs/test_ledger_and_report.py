@@ -33,9 +33,9 @@ def test_documents_are_kept_by_name_and_replaced_whole(tmp_path: Path, location:
 def test_a_damaged_document_is_named_with_what_to_do(tmp_path: Path) -> None:
     state = State(tmp_path)
     (tmp_path / "a.json").write_bytes(b'{"done": [')
-    with pytest.raises(UsageError, match=r"a\.json: not what a job saved there .* remove it to start again"):
+    with pytest.raises(UsageError, match=r"a\.json: not a document of a job .* remove it to start again"):
         state.load("a")
-    with pytest.raises(ValueError, match="no name of a document"):
+    with pytest.raises(ValueError, match="not a valid document name"):
         state.save("../a", 1)
 
 

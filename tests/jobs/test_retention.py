@@ -142,7 +142,7 @@ def test_a_topic_that_is_deleted_between_listing_and_task_is_left_out(tmp_path: 
     )
     assert [each.topic for each in found.partitions] == [kept.topic]
     replaced, ids = written(tmp_path, "orders", 1), iter(range(1, 100))
-    with pytest.raises(UsageError, match="orders-0: deleted or made again"):
+    with pytest.raises(UsageError, match="orders-0: deleted or created again"):
         forecast_retention(executor=After(lambda: note_id(replaced, next(ids))), paths=[tmp_path], at_ms=T0)
 
 

@@ -36,7 +36,7 @@ def test_figures_are_those_of_the_batches(executor: Executor, partition: Partiti
 
 
 def test_nothing_to_look_at_is_a_usage_error(partition: Partition) -> None:
-    with pytest.raises(UsageError, match="nothing to look at"):
+    with pytest.raises(UsageError, match="nothing to measure"):
         measure_topics()
     with pytest.raises(UsageError, match="no segments of these topics"):
         measure_topics(paths=[partition.root], topics={"none"})

@@ -294,7 +294,7 @@ def test_a_set_that_is_not_whole_is_named_and_the_others_are_served(
     }
     named = " ".join(registry.plan.problems)
     if where == 2:
-        assert f"offsets {segments[2].start_offset} to {segments[2].end_offset} are in no segment" in named
+        assert f"offsets {segments[2].start_offset} to {segments[2].end_offset} are in no usable segment" in named
     elif verdict is not Verdict.UNFINISHED or where == -1:
         assert f"the segment at offset {segments[where].start_offset}" in named
     with back(world, tmp_path / "new", registry) as opened:
@@ -411,7 +411,7 @@ def test_a_topic_has_the_partitions_that_the_last_copies_knew_of(world: World, t
         assert topic.partition_count == count
     plan = plan_restore(world.inner)
     assert plan.problems == ()
-    assert plan.notes[-1].startswith("t: of partitions 1 to 6 there is nothing")
+    assert plan.notes[-1].startswith("t: nothing can be restored for partitions 1 to 6")
     assert plan_restore(world.inner, at_ms=before).topics[0].partition_count == 1
     known = {"t": KnownTopic(world.partition.topic_id, 9)}
     beside = plan_restore(world.inner, existing=known)

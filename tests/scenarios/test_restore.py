@@ -201,7 +201,7 @@ def test_a_cluster_is_back_from_the_bucket_alone(
     assert place.restore(data_dir, "--take-over") == 0
     out = capsys.readouterr().out
     assert "2 topics, 3 partitions" in out
-    assert "note  orders: of partitions 2 to 3 there is nothing that could be taken" in out
+    assert "note  orders: nothing can be restored for partitions 2 to 3" in out
     assert place.restore(data_dir, "--take-over") == 2
     assert "is not empty" in capsys.readouterr().err
 

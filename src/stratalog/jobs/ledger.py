@@ -54,7 +54,7 @@ class State:
             return json.loads(data)
         except ValueError as error:
             raise UsageError(
-                f"{self.location}/{_file_name(name)}: not what a job saved there ({error}); remove it to start again"
+                f"{self.location}/{_file_name(name)}: not a document of a job ({error}); remove it to start again"
             ) from error
 
     def save(self, name: str, document: Any) -> None:
@@ -135,5 +135,5 @@ class Ledger:
 
 def _file_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
-        raise ValueError(f"{name!r} is no name of a document: letters, digits and ._- only")
+        raise ValueError(f"{name!r} is not a valid document name: use letters, digits and ._- only")
     return name + _SUFFIX

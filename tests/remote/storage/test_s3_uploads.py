@@ -72,7 +72,7 @@ def test_what_a_killed_upload_left_is_found_and_taken_back(
     assert run(["tier", "audit", url, "--grace", "0s", *options]) == 1
     assert "unfinished-upload" in capsys.readouterr().out
     assert run(["tier", "repair", url, "--grace", "0s", "--apply", *options]) == 0
-    assert f"repaired {KEY}: took the upload back" in capsys.readouterr().out
+    assert f"repaired {KEY}: aborted the upload" in capsys.readouterr().out
     assert [upload.key for upload in uploads.list()] == ["of/nobody"]
     assert len(s3.pending_uploads("killed")) == 2
 

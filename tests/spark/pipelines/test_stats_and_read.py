@@ -66,7 +66,7 @@ def test_the_stats_command_tells_of_damage_by_its_exit_code(
     capsys.readouterr()
     assert run(["spark", "stats", "--data-dir", str(partition.root), "--segments", "--json"]) == 1
     damage = [row["damage"] for row in json.loads(capsys.readouterr().out)["rows"]]
-    assert (damage[0] or "").endswith("bytes are no whole batch")
+    assert (damage[0] or "").endswith("bytes are not a whole batch")
     assert damage[1] is None
     log.write_bytes(data[:100] + b"\xff" * 1000)
     assert run(["spark", "stats", "--data-dir", str(partition.root), "--segments"]) == 1

@@ -382,7 +382,7 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
             severity=Severity.NOTE,
             kind=AuditKind.FOREIGN_OBJECT,
             object_key=name + "/",
-            text="this is no directory of a topic or partition",
+            text="this is not a directory of a topic or partition",
             action="none: it is left alone",
         )
     for info in bucket.foreign_objects:

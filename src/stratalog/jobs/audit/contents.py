@@ -90,7 +90,7 @@ class IndexEntries:
             return format_of(known)
         found = detect_from_entries(view)
         if known is not None or found.is_corrupt:
-            self._fault(ObjectKind.OFFSET_INDEX, f"it is no offset index: {found.reason}")
+            self._fault(ObjectKind.OFFSET_INDEX, f"it is not an offset index: {found.reason}")
             return None
         return found.format
 
@@ -99,7 +99,7 @@ class IndexEntries:
             return
         view = memoryview(data).cast("B")
         if len(view) % time_index.ENTRY_SIZE:
-            self._fault(ObjectKind.TIME_INDEX, f"{len(view)} bytes are no multiple of {time_index.ENTRY_SIZE}")
+            self._fault(ObjectKind.TIME_INDEX, f"{len(view)} bytes are not a multiple of {time_index.ENTRY_SIZE}")
             return
         entries = len(view) // time_index.ENTRY_SIZE
         if (slot := time_index.first_fault(view, entries)) is not None:
@@ -115,7 +115,7 @@ class IndexEntries:
             if entry.position < position or not base <= entry.offset <= last:
                 self._fault(
                     ObjectKind.OFFSET_INDEX,
-                    f"the entry for offset {entry.offset} at position {entry.position} points at no batch with it",
+                    f"the entry for offset {entry.offset} points at position {entry.position}, where no batch has it",
                 )
                 self._next_offset = None
             else:
@@ -147,7 +147,7 @@ class IndexEntries:
                 f"the entry for offset {offset} points to position {position} of {size}",
             )
         if self._next_time is not None:
-            self._fault(ObjectKind.TIME_INDEX, f"an entry is for offset {self._next_time.offset}, behind the last")
+            self._fault(ObjectKind.TIME_INDEX, f"an entry is for offset {self._next_time.offset}, after the last")
         is_faultless = not any(fault.object is ObjectKind.TIME_INDEX for fault in self.faults)
         if self._has_times and is_faultless and self._last_time_ms < self._largest_ms:
             self._fault(
@@ -199,14 +199,14 @@ class RecordsWalk:
         try:
             consumed = self._walk(data)
         except (CorruptRecordError, UnsupportedForMessageFormatError) as error:
-            self.lose(AuditKind.DAMAGED_BATCH, f"no batch behind position {self._position}: {error}")
+            self.lose(AuditKind.DAMAGED_BATCH, f"no batch after position {self._position}: {error}")
             return
         self._position += consumed
         self._rest = data[consumed:]
 
     def end(self) -> None:
         if self._rest and not self._is_lost:
-            self.lose(AuditKind.DAMAGED_BATCH, f"the batch at position {self._position} is not whole")
+            self.lose(AuditKind.DAMAGED_BATCH, f"the batch at position {self._position} is incomplete")
         if self._batch_faults > 1:
             self._fault(AuditKind.DAMAGED_BATCH, f"{self._batch_faults - 1} more batches are damaged")
         expected, blocks = self._expected.block_crc32c, len(self.block_crc32c)
@@ -225,7 +225,7 @@ class RecordsWalk:
             size = checked_batch_size(data, consumed)
             if self._position + consumed + size > self._expected.size:
                 raise CorruptRecordError(
-                    f"position {consumed}: a batch of {size} bytes reaches behind the end at {self._expected.size}"
+                    f"position {consumed}: a batch of {size} bytes extends past the end at {self._expected.size}"
                 )
         return consumed
 

@@ -147,7 +147,7 @@ def _below_log_start(manifest: SegmentManifest, log_start_offset: int) -> Object
         Severity.NOTE,
         AuditKind.BELOW_LOG_START,
         f"it ends below the log start offset {log_start_offset}",
-        "none: the broker deletes it at its next turn",
+        "none: the broker deletes it in its next run",
     )
 
 
@@ -157,7 +157,7 @@ def _other_lineage(manifest: SegmentManifest) -> ObjectFinding:
         manifest,
         Severity.WARNING,
         AuditKind.OTHER_LINEAGE,
-        f"its leader epochs ({epochs}) are of a history that was given up",
+        f"its leader epochs ({epochs}) belong to an abandoned lineage",
         "none: the broker deletes it once its epochs are older than the log's first",
     )
 

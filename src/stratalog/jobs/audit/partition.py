@@ -99,8 +99,8 @@ def _partition_deletion(partition: TopicIdPartition, size: int) -> ObjectFinding
         topic=partition.topic,
         partition=partition.partition,
         bytes=size,
-        text="the deletion of the partition was begun, and objects are left",
-        action="none: the broker resumes this when it is started",
+        text="the deletion of the partition has started, but objects are left",
+        action="none: the broker continues when it is started",
     )
 
 
@@ -112,8 +112,8 @@ def _unknown_partition(partition: TopicIdPartition, size: int) -> ObjectFinding:
         partition=partition.partition,
         bytes=size,
         text="the metadata of the data directory does not mention this partition",
-        action="if the topic was deleted, remove its directory by hand; else give the right data directory, or get the "
-        "topic back with tier restore",
+        action="if the topic was deleted, remove its directory by hand; otherwise name the right data directory, or "
+        "restore the topic with tier restore",
     )
 
 
@@ -126,7 +126,7 @@ def foreign_object(info: ObjectInfo, partition: TopicIdPartition | None = None) 
         partition=None if partition is None else partition.partition,
         object_key=info.key,
         bytes=info.size,
-        text="this is no object of a segment",
+        text="this object belongs to no segment",
         action="none: it is left alone",
         newest_ms=info.last_modified_ms,
     )

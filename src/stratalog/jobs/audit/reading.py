@@ -79,7 +79,7 @@ def walk_records(
         except RemoteResourceNotFoundError:
             break
         except DamagedRemoteObjectError:
-            walk.lose(AuditKind.DAMAGED_OBJECT, f"the chunks behind position {start} do not open")
+            walk.lose(AuditKind.DAMAGED_OBJECT, f"the chunks from position {start} on cannot be opened")
             break
         walk.feed(piece)
         on_bytes(memoryview(piece).nbytes)

@@ -100,7 +100,7 @@ def _snapshot(history: SegmentHistory, manifest: SegmentManifest) -> bytes:
     producers = history.producers_behind()
     if producers.begins_at is not None:
         raise NotProvedError(
-            f"{manifest.key(ObjectKind.PRODUCER_SNAPSHOT)}: what producers did before offset {producers.begins_at} is "
+            f"{manifest.key(ObjectKind.PRODUCER_SNAPSHOT)}: the producer state before offset {producers.begins_at} is "
             "not in the bucket"
         )
     entries = {entry.producer_id: entry for entry in producers.replay.entries()}

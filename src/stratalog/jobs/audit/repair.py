@@ -58,9 +58,9 @@ def carry_out(store: ObjectStore, mend: Mend, uploads: S3Uploads | None = None) 
     """
     if isinstance(mend, TakeBackUpload):
         if uploads is None:
-            raise NotProvedError(f"{mend.upload.key}: uploads of this store are not known")
+            raise NotProvedError(f"{mend.upload.key}: the uploads of this store are unknown")
         uploads.abort(mend.upload)
-        return Mended("took the upload back")
+        return Mended("aborted the upload")
     view = plain_view(store)
     if isinstance(mend, RemakeIndexes):
         return _remake(view, mend)
@@ -100,7 +100,7 @@ def _write_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> M
     """Read all objects, prove that they are what the metadata says, and write the manifest of a finished copy."""
     key = str(ObjectKey.of(metadata, ObjectKind.MANIFEST))
     if isinstance(read_manifest(store, key), SegmentManifest):
-        return Mended("the manifest exists by now")
+        return Mended("the manifest already exists")
     manifest = prove_manifest(store, metadata)
     store.put(key, manifest.to_json())
     return Mended("wrote the manifest")
@@ -150,7 +150,7 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
         manifest = remake(plain_view(store), manifest, remade).manifest
     # Read everything once more: one wrong answer of the store must not end up in the manifest.
     if faults := read_segment(store, manifest).faults:
-        raise NotProvedError(f"{log_key}: what was read twice differs: {faults[0].text}")
+        raise NotProvedError(f"{log_key}: two reads differ: {faults[0].text}")
     return manifest
 
 

@@ -67,9 +67,7 @@ class AuditFinding:
     def of_local(cls, found: FileFinding) -> AuditFinding:
         parsed = parse_partition_dir(found.partition) if found.partition else None
         where = "" if found.position is None else f" at position {found.position}"
-        action = (
-            "none: it is for you to decide" if found.action is None else f"fsck --repair: {found.action.describe()}"
-        )
+        action = "none: the decision is yours" if found.action is None else f"fsck --repair: {found.action.describe()}"
         return cls(
             severity=found.severity.name.lower(),
             tier="local",

@@ -33,7 +33,7 @@ from stratalog.remote.transactions import is_bulk
 
 
 class MetadataState(enum.Enum):
-    UNKNOWN = "the metadata is not at hand, or does not reach back"
+    UNKNOWN = "the metadata is not available, or does not reach back far enough"
     ABSENT = "it is not mentioned"
     COPYING = "COPY_SEGMENT_STARTED"
     FINISHED = "COPY_SEGMENT_FINISHED"
@@ -141,14 +141,14 @@ def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[ObjectFin
     partition, offsets = known.topic_id_partition, Offsets(known.start_offset, known.end_offset)
     if known.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         severity, kind = Severity.ERROR, AuditKind.MISSING_SEGMENT
-        size, text = known.segment_size_bytes, "its copy is declared finished, and there is no object of it"
+        size, text = known.segment_size_bytes, "its copy is declared finished, but it has no objects"
         action = _LOOK_FOR_RECORDS
     elif known.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
         severity, kind, size = Severity.NOTE, AuditKind.UNFINISHED_COPY, 0
-        text, action = "a copy was begun and has left nothing", "none: the broker writes it off"
+        text, action = "a copy was started and left nothing", "none: the broker writes it off"
     else:
         severity, kind, size = Severity.NOTE, AuditKind.UNFINISHED_DELETION, 0
-        text, action = "its objects are deleted, which is not yet declared", "none: the broker declares it"
+        text, action = "its objects are deleted, but the deletion is not yet declared", "none: the broker declares it"
     yield ObjectFinding(
         severity=severity,
         kind=kind,
@@ -175,7 +175,7 @@ def _unfinished_deletion(facts: SegmentFacts) -> ObjectFinding:
     begun = facts.metadata.event_timestamp_ms if facts.metadata is not None else 0
     return facts.leftover(
         AuditKind.UNFINISHED_DELETION,
-        "its deletion was begun, and objects are left",
+        "its deletion has started, but objects are left",
         "repair deletes the rest; the broker declares it",
         mend=DeleteObjects(facts.stored.keys_to_delete()),
         newest_ms=max(begun, facts.stored.newest_ms),
@@ -191,7 +191,7 @@ def _undeleted(facts: SegmentFacts) -> ObjectFinding:
     if facts.stored.has_manifest_object and facts.stored.get(ObjectKind.LOG) is None:
         return facts.leftover(
             AuditKind.UNDELETED,
-            "the metadata says it was deleted, and a manifest without records is left",
+            "the metadata says it was deleted, but a manifest without records is left",
             "repair deletes it",
             mend=DeleteObjects(facts.stored.keys_to_delete()),
         )
@@ -200,11 +200,11 @@ def _undeleted(facts: SegmentFacts) -> ObjectFinding:
             Severity.WARNING,
             AuditKind.UNDELETED,
             "the metadata says it was deleted, but its manifest exists",
-            "delete it by hand, unless it was put back on purpose",
+            "delete it by hand, unless it was restored on purpose",
         )
     return facts.leftover(
         AuditKind.UNDELETED,
-        "the metadata says it was deleted, and objects are left",
+        "the metadata says it was deleted, but objects are left",
         "repair deletes them",
         mend=_delete_unless_whole(facts.stored),
     )
@@ -216,12 +216,12 @@ def _replaced(facts: SegmentFacts) -> ObjectFinding:
         return facts.finding(
             Severity.WARNING,
             AuditKind.REPLACED,
-            "another segment has replaced it, and its brokers do not know",
+            "another segment has replaced it, but the brokers do not know",
             "tier restore adds the new one to the metadata; where brokers serve a bucket, its compaction needs --kafka",
         )
     return facts.leftover(
         AuditKind.REPLACED,
-        "another segment has taken its place, and its objects are left",
+        "another segment has replaced it, but its objects are left",
         "the next compaction deletes them, or repair",
         mend=_delete_unless_whole(facts.stored),
     )
@@ -231,13 +231,13 @@ def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
     stored = facts.stored
     if facts.state is MetadataState.FINISHED:
         return _lost_manifest(
-            facts, AuditKind.MISSING_MANIFEST, "its copy is declared finished, and it has no manifest"
+            facts, AuditKind.MISSING_MANIFEST, "its copy is declared finished, but it has no manifest"
         )
     if facts.state is MetadataState.COPYING:
         return facts.leftover(
             AuditKind.UNFINISHED_COPY,
-            "a copy was begun and never finished",
-            "none: the broker removes it at its next turn",
+            "a copy was started and never finished",
+            "none: the broker removes it in its next run",
         )
     newest_ms = None
     if facts.state is MetadataState.ABSENT:
@@ -245,11 +245,11 @@ def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
     elif is_bulk(stored.segment_id.id) and not facts.has_broker:
         text, newest_ms = "a bulk load has staged it and never published it", facts.job_newest_ms
     elif not stored.has_required:
-        text = "it has no manifest and is not whole: nothing can be read of it"
+        text = "it has no manifest and is incomplete, so it cannot be read"
     else:
         return facts.leftover(
             AuditKind.ORPHAN,
-            "it has no manifest, and whether its copy was finished is not known",
+            "it has no manifest, and it is unknown whether its copy was finished",
             "give the data directory (--data-dir), whose metadata shows it",
         )
     delete = _delete_unless_whole(stored)
@@ -261,7 +261,7 @@ def _lost_manifest(facts: SegmentFacts, kind: AuditKind, text: str) -> ObjectFin
     log = facts.stored.get(ObjectKind.LOG)
     known = facts.metadata
     if known is None or log is None or not _sizes_agree(log.size, known.segment_size_bytes):
-        text += ", and its records are not there" if log is None else ""
+        text += ", and its records are missing" if log is None else ""
         return facts.finding(
             Severity.ERROR, AuditKind.MISSING_SEGMENT if log is None else kind, text, _LOOK_FOR_RECORDS
         )
@@ -313,7 +313,7 @@ def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Obje
     sound_records = has_records(facts.stored, manifest)
     for key, found, size in misfits(facts.stored, manifest):
         kind, text = (
-            (AuditKind.MISSING_OBJECT, "the manifest lists it, and it is not there")
+            (AuditKind.MISSING_OBJECT, "the manifest lists it, but it does not exist")
             if found is None
             else (AuditKind.WRONG_SIZE, f"it has {found.size} bytes, the manifest says {size}")
         )
@@ -375,8 +375,8 @@ def _against_metadata(facts: SegmentFacts, manifest: SegmentManifest) -> Iterato
     if facts.state is MetadataState.ABSENT:
         yield facts.leftover(
             AuditKind.UNREFERENCED,
-            "it is complete, but no metadata mentions it: no broker reads it",
-            "tier restore makes it known again; if it is not wanted, delete it by hand",
+            "it is complete, but no metadata mentions it, so no broker reads it",
+            "tier restore makes it known again; if you do not want it, delete it by hand",
         )
     elif facts.state is MetadataState.COPYING:
         yield facts.leftover(
@@ -386,7 +386,7 @@ def _against_metadata(facts: SegmentFacts, manifest: SegmentManifest) -> Iterato
         )
     elif known is not None and (differences := "; ".join(_differences(manifest, known))):
         yield facts.finding(
-            Severity.ERROR, AuditKind.METADATA_DIFFERS, differences, "tier restore takes what the manifest says"
+            Severity.ERROR, AuditKind.METADATA_DIFFERS, differences, "tier restore uses the values in the manifest"
         )
 
 

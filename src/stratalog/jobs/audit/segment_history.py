@@ -110,8 +110,8 @@ class SegmentHistory:
             if before is None:
                 if self._is_anything_below(at):
                     raise NotProvedError(
-                        f"{self._manifest.key()}: what producers did before offset {at} is not known, as the segment "
-                        "before it is not there"
+                        f"{self._manifest.key()}: the producer state before offset {at} is unknown, because the "
+                        "previous segment is missing"
                     )
                 found = Producers(Replay(is_complete=False), begins_at=at)
                 break

@@ -22,7 +22,7 @@ def audit_uploads(
                     severity=Severity.NOTE,
                     kind=AuditKind.UNFINISHED_UPLOAD,
                     object_key=upload.key,
-                    text="an upload of something that is of no segment was not finished",
+                    text="an upload of an object that belongs to no segment was not finished",
                     action="none: it is left alone",
                     newest_ms=upload.begun_ms,
                 )
@@ -38,8 +38,8 @@ def audit_uploads(
             partition=partition.partition,
             segment_id=key.segment_id.id,
             object_key=upload.key,
-            text="an upload in parts was begun and never finished; what came of it takes room, and is in no listing",
-            action="repair takes it back",
+            text="a multipart upload was never completed; its parts take space, and no listing shows them",
+            action="repair aborts it",
             mend=TakeBackUpload(upload),
             newest_ms=upload.begun_ms,
         )

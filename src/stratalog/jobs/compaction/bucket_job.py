@@ -108,6 +108,6 @@ def _noted(store: ObjectStore, topic: str) -> UUID | None:
         return uuid_from_base64(document["job"])
     except (ValueError, KeyError, TypeError) as error:
         raise RemoteStorageError(
-            f"{store.url}/{key} does not say which compaction is under way: {error}; use the release that wrote it, or "
+            f"{store.url}/{key} does not name the running compaction: {error}; use the release that wrote it, or "
             "delete it and let `stratalog tier repair` remove what was left"
         ) from error

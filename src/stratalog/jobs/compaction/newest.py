@@ -48,7 +48,7 @@ class NewestKeys:
         size = view.nbytes
         count, rest = divmod(size, PACKED_ENTRY_SIZE)
         if rest:
-            raise ValueError(f"{size} bytes are no entries of {PACKED_ENTRY_SIZE} bytes")
+            raise ValueError(f"{size} bytes are not a multiple of the entry size {PACKED_ENTRY_SIZE}")
         hashes = np.frombuffer(view, np.int64, count * 2).reshape(count, 2).copy()
         offsets = np.frombuffer(view, np.uint32, count, count * 16).copy()
         listed: npt.NDArray[np.uint32] = np.empty(count, np.uint32)

@@ -77,7 +77,7 @@ class CompactResult:
             cells = [getattr(each, column.name) for column in _COLUMNS]
             rows.append([round(cell, 1) if isinstance(cell, float) else cell for cell in cells])
         return Report(
-            "what a compaction would gain" if self.dry_run else "compaction",
+            "estimated gain of a compaction" if self.dry_run else "compaction",
             _COLUMNS,
             rows,
             {

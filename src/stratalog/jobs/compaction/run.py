@@ -62,7 +62,7 @@ def compact_data_dirs(
         raise UsageError("no log directory is named")
     for path in paths:
         if not REAL_FILESYSTEM.is_dir(path):
-            raise UsageError(f"{path} is no directory; give a broker's log directory")
+            raise UsageError(f"{path} is not a directory; name a broker's log directory")
     with hold_all(paths):
         partitions = [
             partition

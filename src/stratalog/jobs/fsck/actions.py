@@ -116,7 +116,7 @@ class BeginSegment:
     order: int = -1
 
     def describe(self) -> str:
-        return f"begin an empty segment at offset {self.base_offset}, so that no offset before is given again"
+        return f"begin an empty segment at offset {self.base_offset}, so that no earlier offset is reused"
 
     def carry_out(self, fs: FileSystem) -> None:
         for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):

@@ -144,7 +144,7 @@ def _pass_over(file: File, size: int, position: int, expected_offset: int, highe
 def _reason(file: File, size: int, position: int) -> str:
     head = file.pread(HEADER_SIZE_UP_TO_MAGIC, position)
     if len(head) < HEADER_SIZE_UP_TO_MAGIC:
-        return f"{len(head)} bytes, which hold no header"
+        return f"{len(head)} bytes, too few for a header"
     if not any(head):
         return "zeros"
     try:

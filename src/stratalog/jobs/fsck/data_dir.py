@@ -144,7 +144,7 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
         report.findings.add(
             FsckKind.FOREIGN_FILE,
             entry,
-            f"a {'directory' if is_dir else 'file'} of no known name",
+            f"a {'directory' if is_dir else 'file'} with an unknown name",
             "partitions and checkpoints",
         )
 
@@ -192,7 +192,7 @@ def _check_shutdown_mark(report: DirReport, fs: FileSystem) -> None:
         report.findings.add(
             FsckKind.META_DAMAGED,
             path,
-            "no JSON object with version 0 and brokerEpoch",
+            "not a JSON object with version 0 and brokerEpoch",
             "the mark of a clean shutdown",
             severity=Severity.WARNING,
         )
@@ -209,7 +209,7 @@ def _compare_meta(dirs: Sequence[DirReport]) -> None:
             if one.meta.get(key) != first.meta.get(key):
                 _add_meta(one, f"{key} {one.meta.get(key)}", f"{first.meta.get(key)}, as in {first.path}")
         if "directory.id" in one.meta and one.meta["directory.id"] == first.meta.get("directory.id"):
-            _add_meta(one, f"directory.id {one.meta['directory.id']}", f"another one than that of {first.path}")
+            _add_meta(one, f"directory.id {one.meta['directory.id']}", f"an id other than that of {first.path}")
 
 
 def _by_broker(dirs: Sequence[DirReport]) -> list[list[DirReport]]:
@@ -296,7 +296,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         and (within := _within(path.name, offset, partition)) is not None
     }
     action: FileAction = WriteFile(
-        path, checkpoints.encode_offsets(sound), "leave out what is unknown, bring the rest within its log"
+        path, checkpoints.encode_offsets(sound), "remove unknown entries, and move the others within their logs"
     )
     if path.name == checkpoints.RECOVERY_POINTS:
         moved = [partitions[f"{key[0]}-{key[1]}"].directory for key, offset in sound.items() if offset != offsets[key]]

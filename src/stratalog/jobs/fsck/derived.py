@@ -88,9 +88,9 @@ class _Derived:
             fault = difference(stored, self._replay.entries())
         else:
             late = (entry.producer_id for entry in stored if entry.last_offset >= offset)
-            fault = next((f"producer {producer} with a batch behind it" for producer in late), None)
+            fault = next((f"producer {producer} with a batch after it" for producer in late), None)
         if fault is not None:
-            self._add(FsckKind.SNAPSHOT_CONTENT, path, fault, "what the log says", action=self._rewrite(path))
+            self._add(FsckKind.SNAPSHOT_CONTENT, path, fault, "the state by the log", action=self._rewrite(path))
 
     def _read_snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
         """Return a snapshot, or None and a finding if it is damaged."""

@@ -62,7 +62,7 @@ def _descending(runs: Sequence[tuple[SegmentScan, EpochRun]], partition: str) ->
                 FsckKind.EPOCH_OF_BATCH,
                 facts.path,
                 f"leader epoch {run.epoch} from offset {run.base_offset} to {run.last_offset}, and"
-                f" {following.epoch} behind it",
+                f" {following.epoch} after it",
                 "epochs that do not descend",
                 position=run.position,
             )
@@ -75,7 +75,7 @@ def _fault(
     """Return what was found and what was expected at the first contradiction."""
     for before, entry in pairwise(stored):
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
-            return f"{_text(entry)} behind {_text(before)}", "epochs and offsets that ascend"
+            return f"{_text(entry)} after {_text(before)}", "epochs and offsets that ascend"
     if stored and stored[-1].start_offset > log_end_offset:
         return _text(stored[-1]), f"offsets up to the end of the log, {log_end_offset}"
     if not stored and runs:

@@ -62,7 +62,7 @@ def read_layout(directory: Path, fs: FileSystem) -> Layout:
             add(
                 FsckKind.INTERRUPTED_REPLACEMENT,
                 name,
-                "what was to take the place of segments",
+                "an unfinished replacement of segments",
                 "the next start finishes or undoes it",
             )
         elif name.endswith(CUT_SUFFIX):
@@ -71,19 +71,19 @@ def read_layout(directory: Path, fs: FileSystem) -> Layout:
             add(
                 FsckKind.UNFINISHED_WRITE,
                 name,
-                "what a crash left of a producer snapshot",
+                "a producer snapshot that a crash left unfinished",
                 "its removal at the next start",
             )
         elif name.endswith(UNFINISHED_SUFFIX) and name.removesuffix(UNFINISHED_SUFFIX) in _KNOWN:
             add(
                 FsckKind.UNFINISHED_WRITE,
                 name,
-                "what a crash left of a write; the file itself is as it was before",
+                "a write that a crash left unfinished; the file itself is unchanged",
                 "the next write takes its place",
             )
         elif name not in _KNOWN and not (directory.name == METADATA_LOG and _METADATA_FILE.fullmatch(name)):
             kind = "directory" if fs.is_dir(directory / name) else "file"
-            add(FsckKind.FOREIGN_FILE, name, f"a {kind} of no known name", "files of a partition")
+            add(FsckKind.FOREIGN_FILE, name, f"a {kind} with an unknown name", "files of a partition")
     _add_orphans(layout, fs)
     return layout
 

@@ -85,7 +85,7 @@ class LogEnd:
             return found
         path, damage, cut = self._last.path, self._tail[0], cut_of(self._last, self._fs)
         position, size = self._last.sound_end, self._last.size - self._last.sound_end
-        behind = f"behind the last sound batch: {damage.found}"
+        behind = f"after the last sound batch: {damage.found}"
         if not is_lost:
             is_zeros = len(self._tail) == 1 and damage.found == "zeros"
             found.add(

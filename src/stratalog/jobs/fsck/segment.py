@@ -146,7 +146,7 @@ class _Reader:
             FsckKind.CORRUPT_BATCH,
             int(row["position"]),
             size,
-            f"batch of offsets {first} to {last}: stored CRC {stored:#010x} is not that of its bytes",
+            f"batch of offsets {first} to {last}: stored CRC {stored:#010x} does not match its bytes",
             "the right CRC",
             last + 1 if is_plausible else -1,
         )
@@ -188,7 +188,7 @@ class _Reader:
         before[1:] = rows["last_offset"][:-1]
         backwards = rows["base_offset"] <= before
         for row, previous in zip(rows[backwards], before[backwards], strict=True):
-            self._add_offsets(FsckKind.BATCH_ORDER, row, f"offsets behind {int(previous)}")
+            self._add_offsets(FsckKind.BATCH_ORDER, row, f"offsets after {int(previous)}")
         follows = rows["base_offset"] == before + 1
         if not follows[1:].all() or (facts.batches and not follows[0]):
             facts.has_gaps = True

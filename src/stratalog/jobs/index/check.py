@@ -78,7 +78,7 @@ def verify_offset_index(
         return findings.whole(FaultKind.MISSING, "there is no such index; it can be rebuilt from the log")
     found = detect_in_file(index_path, base_offset, fs=fs, log_path=log_path, expected=expected, always_prove=True)
     if found.is_corrupt:
-        return findings.whole(FaultKind.FORMAT, f"no offset index of this log: {found.reason}")
+        return findings.whole(FaultKind.FORMAT, f"not an offset index of this log: {found.reason}")
     entries = offset_entries(index_path, base_offset, found.format, fs)
     with fs.open(log_path) as log:
         log_size = log.size()
@@ -122,7 +122,7 @@ def verify_time_index(
         return findings.whole(FaultKind.MISSING, "there is no such index; it can be rebuilt from the log")
     size = fs.size(index_path)
     if size % time_index.ENTRY_SIZE:
-        what = f"no time index: {size} bytes are no multiple of {time_index.ENTRY_SIZE}"
+        what = f"not a time index: {size} bytes are not a multiple of {time_index.ENTRY_SIZE}"
         return findings.whole(FaultKind.FORMAT, what)
     entries = time_entries(index_path, base_offset, fs)
     with fs.open(log_path) as log:
@@ -202,7 +202,7 @@ class _Faults:
 
     def add(self, kind: FaultKind, slot: int | None, message: str) -> None:
         if len(self.all) == FAULTS_MAX:
-            slot, message = None, f"more than {FAULTS_MAX} faults; the rest was not looked at"
+            slot, message = None, f"more than {FAULTS_MAX} faults; the rest was not checked"
         self.all.append(IndexFault(self._path, kind, slot, message))
 
     def whole(self, kind: FaultKind, message: str) -> list[IndexFault]:

@@ -26,7 +26,7 @@ class Converted:
 def why_untouchable(manifest: SegmentManifest) -> str | None:
     """Return the reason why a segment's indexes must not be changed, or None."""
     if manifest.layout is not ObjectLayout.STRATALOG:
-        return "it is of Aiven's layout, which is not written here"
+        return "it is in Aiven's layout, which is never written"
     return "it is encrypted" if manifest.encryption is not None else None
 
 
@@ -66,7 +66,7 @@ def _format(manifest: SegmentManifest, data: memoryview, key: str) -> OffsetInde
         return format_of(manifest.offset_index_entry_size)
     found = detect_from_entries(data)
     if found.is_corrupt:
-        raise DamagedRemoteObjectError(f"{key} is no offset index: {found.reason}")
+        raise DamagedRemoteObjectError(f"{key} is not an offset index: {found.reason}")
     return found.format
 
 
@@ -76,7 +76,9 @@ def _put(view: PlainView, manifest: SegmentManifest, data: bytes, entry_size: in
     key = manifest.key(kind)
     uploaded = store.put(key, data)
     if bytes(store.get(key)) != data:
-        raise DamagedRemoteObjectError(f"{store.url}/{key}: not what was put there; the manifest is as it was")
+        raise DamagedRemoteObjectError(
+            f"{store.url}/{key}: it differs from what was written; the manifest is unchanged"
+        )
     objects = {**manifest.objects, kind: StoredObject(uploaded.size, uploaded.crc32c, etag=uploaded.etag)}
     changed = replace(manifest, objects=objects, offset_index_entry_size=entry_size)
     store.put(manifest.key(ObjectKind.MANIFEST), changed.to_json())

@@ -56,7 +56,7 @@ def _made(target: SegmentTarget, path: Path, form: str, entries: int, torn_bytes
     outcome, detail = Outcome.REBUILT, f"{form}, {entries} entries"
     if torn_bytes:
         outcome = Outcome.TORN
-        detail += f"; the last {torn_bytes} bytes of the log are no whole batch and are not indexed"
+        detail += f"; the last {torn_bytes} bytes of the log are not a whole batch and are not indexed"
     return IndexChange(
         partition=target.log.parent.name,
         place=str(path),

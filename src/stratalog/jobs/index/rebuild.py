@@ -126,7 +126,7 @@ def convert_offset_index(
     write_offset_index(path, base_offset, entries, form, fs)
     faults = verify_offset_index(log_path, path, base_offset, expected=form, fs=fs)
     if faults or offset_entries(path, base_offset, form, fs) != entries:
-        raise CorruptIndexError(str(faults[0]) if faults else f"{path}: not what was written to it")
+        raise CorruptIndexError(str(faults[0]) if faults else f"{path}: it differs from what was written")
     return True
 
 

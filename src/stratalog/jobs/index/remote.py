@@ -153,7 +153,7 @@ def _wrong(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[Inde
         if kind not in manifest.objects:
             faults.setdefault(kind, "the manifest does not list it")
         elif kind not in faults and not _is_there(view, manifest, kind):
-            faults[kind] = f"{AuditKind.MISSING_OBJECT.value}: the manifest lists it, and it is not there"
+            faults[kind] = f"{AuditKind.MISSING_OBJECT.value}: the manifest lists it, but it does not exist"
     return [_change(task, manifest, kind, Outcome.DAMAGED, text) for kind, text in faults.items()]
 
 

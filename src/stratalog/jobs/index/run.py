@@ -174,7 +174,7 @@ def _targets(directories: Sequence[Path], topics: Collection[str] | None) -> lis
 
 def _places(paths: Sequence[str | Path], remote: str | None) -> list[Path]:
     if not paths and remote is None:
-        raise UsageError("which indexes? give paths, a remote URL, or both")
+        raise UsageError("no indexes are named: give paths, a remote URL, or both")
     return [Path(path) for path in paths]
 
 

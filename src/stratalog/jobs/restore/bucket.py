@@ -142,7 +142,7 @@ class _Planner:
                 if topic_id != chosen:
                     judged += (each for found in left for each in judge_all(found, verdict))
             if chosen is None:
-                notes.append(f"{name}: the data directory knows no such topic; its segments are left as they are")
+                notes.append(f"{name}: the data directory does not have this topic; its segments are left unchanged")
                 continue
             planned = [self._plan_partition(found) for found in by_id[chosen]]
             for found, each in zip(by_id[chosen], planned, strict=True):
@@ -183,14 +183,14 @@ class _Planner:
         try:
             epochs = decode_epochs(self._content(manifest, ObjectKind.LEADER_EPOCHS) or b"")
         except (RemoteResourceNotFoundError, DamagedRemoteObjectError, CorruptCheckpointError) as error:
-            problems.append(f"leader epochs are those of the segments, as their own object is damaged: {error}")
+            problems.append(f"the object of leader epochs is damaged, so they are taken from the manifests: {error}")
         try:
             snapshot = self._content(manifest, ObjectKind.PRODUCER_SNAPSHOT)
             if snapshot is not None:
                 decode_producers(snapshot)
         except (RemoteResourceNotFoundError, DamagedRemoteObjectError, CorruptSnapshotError) as error:
             snapshot = None
-            problems.append(f"what was known of producers is damaged, they start again: {error}")
+            problems.append(f"the producer snapshot is damaged, so the producer state starts empty: {error}")
         return NewestSegment(tuple(epochs), snapshot, tuple(problems))
 
     def _content(self, manifest: SegmentManifest, kind: ObjectKind) -> bytes | None:
@@ -225,12 +225,7 @@ def _begin_empty(topic: RestoredTopic, made: Collection[int]) -> list[str]:
     empty = sorted(set(range(topic.partition_count)) - set(made))
     if not empty:
         return []
-    return [
-        (
-            f"{topic.name}: of partitions {_ranges(empty)} there is nothing that could be taken; they begin empty, at "
-            "offset 0"
-        )
-    ]
+    return [(f"{topic.name}: nothing can be restored for partitions {_ranges(empty)}; they begin empty, at offset 0")]
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -23,9 +23,9 @@ class Verdict(Enum):
 
     TAKEN = "taken"
     COVERED = "taken, though another one has the same offsets"
-    OTHER_LINEAGE = "left: of a history that was given up"
-    OLDER_TOPIC = "left: of an earlier topic of the same name"
-    UNKNOWN_TOPIC = "left: of a topic that the data directory does not have"
+    OTHER_LINEAGE = "left: belongs to an abandoned lineage"
+    OLDER_TOPIC = "left: belongs to an earlier topic of the same name"
+    UNKNOWN_TOPIC = "left: belongs to a topic that the data directory does not have"
     AFTER_TIME = "left: copied after the time asked for"
     UNFINISHED = "left: its copy was not finished"
     DAMAGED = "left: damaged"
@@ -205,10 +205,10 @@ def _gaps(fitting: Iterable[SegmentManifest], start: int, end: int) -> list[str]
     gaps, reach = [], start
     for manifest in fitting:
         if manifest.base_offset > reach:
-            gaps.append(f"offsets {reach} to {manifest.base_offset - 1} are in no segment that could be taken")
+            gaps.append(f"offsets {reach} to {manifest.base_offset - 1} are in no usable segment")
         reach = max(reach, manifest.end_offset + 1)
     if reach < end:
-        gaps.append(f"offsets {reach} to {end - 1} are in no segment that could be taken, and not local")
+        gaps.append(f"offsets {reach} to {end - 1} are in no usable segment, and not local")
     return gaps
 
 
@@ -219,7 +219,7 @@ def _what_is_lost(judged: Iterable[Judged], end: int | None) -> tuple[str, ...]:
         if each.verdict in (Verdict.DAMAGED, Verdict.FROM_THE_FUTURE):
             lost.append(f"the segment at offset {each.base_offset} cannot be read: {each.why}")
         elif each.verdict is Verdict.UNFINISHED and (end is None or each.base_offset >= end):
-            lost.append(f"the segment at offset {each.base_offset} was being copied and never finished")
+            lost.append(f"the segment at offset {each.base_offset} was being copied, and the copy never finished")
     return tuple(lost)
 
 

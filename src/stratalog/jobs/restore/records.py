@@ -122,7 +122,7 @@ def restore_to_directory(
     for each in written:
         if each.log is not None and (not fs.exists(each.log) or fs.size(each.log) != each.size):
             raise UsageError(
-                f"{each.log}: a worker wrote it, and it is not here: driver and workers must share {target}; the "
+                f"{each.log}: a worker wrote it, but it is missing here: driver and workers must share {target}; the "
                 "directory is marked as unfinished"
             )
     write_checkpoints(plan, target, ends, fs)

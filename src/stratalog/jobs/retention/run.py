@@ -110,7 +110,7 @@ def forecast_retention(
             break
     else:
         names = ", ".join(f"{topic}-{number}" for topic, number in sorted(changed or ()))
-        raise UsageError(f"{names}: deleted or made again at each of {_LOOKS_MAX} looks")
+        raise UsageError(f"{names}: deleted or created again during each of {_LOOKS_MAX} listings")
     if not found:
         raise UsageError(f"no partitions {'of these topics ' if topics else ''}in what was given")
     ordered = sorted(found, key=lambda each: (each.topic, each.partition))

@@ -47,7 +47,7 @@ def measure_topics(
     nothing to measure.
     """
     if not paths and remote is None:
-        raise UsageError("nothing to look at: give paths, a remote URL, or both")
+        raise UsageError("nothing to measure: give paths, a remote URL, or both")
     options = dict(remote_options or {})
     directories = [
         (each, noted_topic_id(each.path))

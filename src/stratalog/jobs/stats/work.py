@@ -95,7 +95,7 @@ def _measured(
             raise
         stats.damage = str(error)
     if stats.damage is None and task.is_sealed and stats.size < size:
-        stats.damage = f"the last {size - stats.size} bytes are no whole batch"
+        stats.damage = f"the last {size - stats.size} bytes are not a whole batch"
     return stats
 
 
