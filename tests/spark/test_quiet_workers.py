@@ -1,4 +1,4 @@
-"""Python workers that Spark has no more use for leave without a word, whatever they did."""
+"""Python workers that Spark no longer needs end without output, whatever they did."""
 
 from __future__ import annotations
 
