@@ -160,16 +160,6 @@ def test_a_damaged_file_is_reported_with_its_path(tmp_path: Path) -> None:
         LeaderEpochCache(path)
 
 
-def test_the_cache_follows_its_directory(tmp_path: Path) -> None:
-    old, new = tmp_path / "a-0", tmp_path / "a-0.x-delete"
-    old.mkdir()
-    cache = LeaderEpochCache(old / "leader-epoch-checkpoint")
-    old.rename(new)
-    cache.moved_to(new)
-    cache.assign(0, 0)
-    assert (new / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 0\n"
-
-
 # --- by example: the behaviours that Kafka's own tests name -----------------------------------------------------------
 
 

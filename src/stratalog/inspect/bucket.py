@@ -93,13 +93,13 @@ def find_partitions(store: ObjectStore, topics: Collection[str] | None = None) -
 class PartitionReader:
     """Lists partitions and reads their manifests with `READERS` requests at a time. A context manager; thread-safe."""
 
-    def __init__(self, store: ObjectStore, readers: int = READERS) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
         #: What a publication has made visible and a crash kept from its place.
         self._published: dict[TopicIdPartition, list[SegmentManifest]] = {}
         for manifest in bucket_transaction.applied({}, bucket_transaction.read_publications(store)).values():
             self._published.setdefault(manifest.topic_id_partition, []).append(manifest)
-        self._pool = ThreadPoolExecutor(readers, thread_name_prefix="tier-manifests")
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="tier-manifests")
         self._ahead = ThreadPoolExecutor(PARTITIONS_AHEAD, thread_name_prefix="tier-partitions")
 
     def __enter__(self) -> PartitionReader:

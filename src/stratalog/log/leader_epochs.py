@@ -133,10 +133,6 @@ class LeaderEpochCache:
                 sync_file(self.path, self._fs)
             self._durable = True
 
-    def moved_to(self, directory: StrPath) -> None:
-        """Use the new name of the partition directory."""
-        self.path = Path(directory) / self.path.name
-
     def __repr__(self) -> str:
         return f"LeaderEpochCache({str(self.path)!r}, {self._entries})"
 

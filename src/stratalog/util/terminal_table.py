@@ -75,11 +75,11 @@ def print_table(
     console.print(table)
 
 
-def terminal_width(file: TextIO | None = None) -> int:
-    """Return how many characters a line of that terminal (standard output) has."""
+def terminal_width() -> int:
+    """Return how many characters fit on a line of standard output."""
     from rich.console import Console  # start-up cost
 
-    return Console(file=file or sys.stdout).width
+    return Console(file=sys.stdout).width
 
 
 def _shown(cell: object) -> str:

@@ -112,11 +112,10 @@ class AccessControl:
         resource_type: ResourceType,
         name: str = CLUSTER_NAME,
         *,
-        count: int = 1,
         log_allowed: bool = True,
         log_denied: bool = True,
     ) -> bool:
-        """Return whether a client may do this. `count` is the number of references to the resource in its request."""
+        """Return whether a client may do this."""
         principal, host = str(peer.principal), host_in_rules(peer.client_host)
         verdict = self.authorizer.decide(principal, host, operation, resource_type, name)
         if verdict.allowed:
@@ -131,7 +130,7 @@ class AccessControl:
                 operation=operation,
                 resource_type=resource_type,
                 name=name,
-                times=count,
+                times=1,
             )
             self._log(level, asked, verdict)
         return verdict.allowed

@@ -117,11 +117,9 @@ def faults_of(target: SegmentTarget) -> list[IndexFault]:
     return found
 
 
-def verify_targets(
-    targets: Sequence[SegmentTarget], *, executor: Executor = THREADS, progress: Progress = SILENT
-) -> list[IndexFault]:
+def verify_targets(targets: Sequence[SegmentTarget], *, progress: Progress = SILENT) -> list[IndexFault]:
     """Compare every entry of offset and time indexes with the logs. Raises OSError or TaskError."""
-    return _run(targets, faults_of, "verifying", executor, progress)
+    return _run(targets, faults_of, "verifying", THREADS, progress)
 
 
 def rebuild_targets(

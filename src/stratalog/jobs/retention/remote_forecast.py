@@ -34,12 +34,11 @@ def forecast_remote(
     segments: Sequence[RemoteLogSegmentMetadata],
     facts: RetentionFacts,
     config: LogConfig,
-    task_interval_ms: int = TASK_INTERVAL_MS,
 ) -> list[Fate]:
     """Return the fate of each remote segment of a partition that is not deleted, by offset."""
     now = {planned.segment.segment_id: planned.reason for planned in plan_expiration(segments, facts).expirations}
     stays = _stays(segments, facts)
-    rhythm = Rhythm(task_interval_ms, 0)
+    rhythm = Rhythm(TASK_INTERVAL_MS, 0)
     fates = []
     for segment in sorted(segments, key=lambda s: (s.start_offset, s.end_offset, s.event_timestamp_ms)):
         reason = now.get(segment.segment_id)

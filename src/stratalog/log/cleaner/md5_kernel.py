@@ -17,7 +17,6 @@ DIGEST_SIZE: Final = 16
 SCRATCH_SIZE: Final = DIGEST_SIZE + 128
 
 _WORD: Any = Lazy(lambda: import_module("llvmlite.ir").IntType(32))
-_INITIAL: Final = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
 _SINES: Final = tuple(int(abs(math.sin(step + 1)) * 2**32) for step in range(64))
 _SHIFTS: Final = ((7, 12, 17, 22), (5, 9, 14, 20), (4, 11, 16, 23), (6, 10, 15, 21))
 #: Which word of the block step n of each round takes: (factor * n + first) mod 16.

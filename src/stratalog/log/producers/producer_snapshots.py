@@ -90,11 +90,6 @@ class SnapshotDirectory:
             if offset not in keep:
                 self.delete(offset)
 
-    def moved_to(self, directory: StrPath) -> None:
-        """Go on under the new name of the partition directory."""
-        self.directory = Path(directory)
-        self._paths = {offset: self.directory / path.name for offset, path in self._paths.items()}
-
     def _find(self) -> dict[int, Path]:
         if not self._fs.is_dir(self.directory):
             return {}

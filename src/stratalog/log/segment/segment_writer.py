@@ -18,7 +18,7 @@ from stratalog.errors import RecordListTooLargeError
 from stratalog.log.append import BatchFacts, roll_reason, segment_ms_max, time_waited
 from stratalog.log.format import encode as encode_producers, snapshot_file
 from stratalog.log.segment.segment import LogSegment
-from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, FileSystem
 
 if TYPE_CHECKING:
     from stratalog.records import EncodedBatch
@@ -66,14 +66,12 @@ class SegmentWriter:
         config: LogConfig,
         *,
         fs: FileSystem = REAL_FILESYSTEM,
-        clock: Clock = SYSTEM_CLOCK,
         sync: bool = True,
         syncing: Executor | None = None,
     ) -> None:
         self._directory = directory
         self._config = config
         self._fs = fs
-        self._clock = clock
         self._sync = sync
         self._syncing = syncing
         self._syncs: list[Future[None]] = []
@@ -189,7 +187,7 @@ class SegmentWriter:
                 self._fs.remove(path)
 
     def _begin(self, batch: EncodedBatch) -> LogSegment:
-        segment = LogSegment.create(self._directory, batch.base_offset, self._config, clock=self._clock, fs=self._fs)
+        segment = LogSegment.create(self._directory, batch.base_offset, self._config, clock=SYSTEM_CLOCK, fs=self._fs)
         self._segment = segment
         return segment
 
@@ -201,7 +199,7 @@ class SegmentWriter:
                 incoming_size=size,
                 segment_bytes_max=min(config.segment_bytes, segment.size_max),
                 waited_ms=time_waited(
-                    now_ms=self._clock.now_ms(),
+                    now_ms=SYSTEM_CLOCK.now_ms(),
                     first_batch_timestamp=segment.first_batch_timestamp,
                     created_ms=segment.created_ms,
                     incoming_max_timestamp=batch.max_timestamp_ms,

@@ -110,22 +110,24 @@ def _sized(data: bytes) -> tuple[bytes, bytes]:
     return _INT32.pack(len(data)), data
 
 
-def decode_snapshot(data: bytes, name: str = SNAPSHOT_FILE) -> MetadataSnapshot:
+def decode_snapshot(data: bytes) -> MetadataSnapshot:
     """Return the snapshot in `data`. CorruptSnapshotError for damage or a later version."""
     if len(data) < _HEAD.size + _COVERS.size + _INT32.size:
-        raise CorruptSnapshotError(f"{name}: {len(data)} bytes are not a snapshot of remote log metadata")
+        raise CorruptSnapshotError(f"{SNAPSHOT_FILE}: {len(data)} bytes are not a snapshot of remote log metadata")
     magic, version, crc = _HEAD.unpack_from(data)
     if magic != MAGIC:
-        raise CorruptSnapshotError(f"{name} begins with {magic!r}, expected {MAGIC!r}")
+        raise CorruptSnapshotError(f"{SNAPSHOT_FILE} begins with {magic!r}, expected {MAGIC!r}")
     if version != VERSION:
-        raise CorruptSnapshotError(f"{name} has version {version}, expected {VERSION}")
+        raise CorruptSnapshotError(f"{SNAPSHOT_FILE} has version {version}, expected {VERSION}")
     computed = crc32c(memoryview(data)[_HEAD.size :])
     if computed != crc:
-        raise CorruptSnapshotError(f"{name}: stored CRC-32C {crc:#010x}, computed {computed:#010x}")
+        raise CorruptSnapshotError(f"{SNAPSHOT_FILE}: stored CRC-32C {crc:#010x}, computed {computed:#010x}")
     try:
         return _Reader(data, _HEAD.size).snapshot()
     except (struct.error, ValueError, CorruptRecordError) as error:
-        raise CorruptSnapshotError(f"{name}: its checksum is valid, but its content is not: {error}") from error
+        raise CorruptSnapshotError(
+            f"{SNAPSHOT_FILE}: its checksum is valid, but its content is not: {error}"
+        ) from error
 
 
 class _Reader:
