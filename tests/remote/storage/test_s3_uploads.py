@@ -158,5 +158,5 @@ def test_only_what_is_of_a_segment_and_old_enough_is_taken_back() -> None:
     assert nobodys.mend is None
     assert list(audit_uploads(uploads, now_ms=1000, grace_ms=500, topics=["others"])) == []
     assert old.mend is not None
-    with pytest.raises(NotProvedError, match="not known"):
+    with pytest.raises(NotProvedError, match="are unknown"):
         carry_out(ObjectStore.from_url("memory:///"), old.mend)
