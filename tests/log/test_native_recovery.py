@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,24 @@ def test_a_log_in_order_is_taken_in_one_pass(tmp_path: Path, monkeypatch: pytest
     assert reached[:4] == (len(data), BASE + 100, 99, BASE + 99)
     assert indexes.offset.entries == 99
     indexes.close()
+
+
+def test_a_segment_of_very_many_batches_waits_for_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_scan, "_kernel", None)
+    monkeypatch.setattr(native_scan, "_is_loading", False)
+    monkeypatch.setattr(native_scan, "_plain_batches", 0)
+    monkeypatch.setattr(native_scan, "PLAIN_BATCHES", 10)
+    monkeypatch.setattr(native_scan, "_PLAIN_BATCHES_MAX", 40)
+    monkeypatch.setattr(native_scan, "_WAITING_BATCHES_MIN", 100)
+    data = log_of(random.Random(1), 100)
+    found(data, tmp_path / "few", large=False)  # 90 to come: a thread loads it
+    for thread in threading.enumerate():
+        if thread.name == "stratalog-recovery-loop":
+            thread.join(60)
+    assert native_scan._kernel is scan_kernel
+
+    monkeypatch.setattr(native_scan, "_kernel", None)
+    monkeypatch.setattr(native_scan, "_is_loading", False)
+    monkeypatch.setattr(native_scan, "threading", None)  # no thread can be started
+    found(log_of(random.Random(1), 1000), tmp_path / "many", large=False)
+    assert native_scan._kernel is scan_kernel

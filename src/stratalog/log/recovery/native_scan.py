@@ -1,6 +1,7 @@
 """The native pass of recovery over sound batches of a segment. `segment_recovery` is its Python twin.
 
-A background thread loads the loop after many batches were read in Python: loading costs as much as about ten thousand.
+Loading the loop costs as much as fifty thousand small batches in Python. A segment that has more of them waits for it;
+otherwise a background thread loads it, once enough batches were read in Python or are still to come.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ logger = logging.getLogger(__name__)
 
 #: Bytes read and scanned at once.
 CHUNK_BYTES: Final = 4 * 1024 * 1024
-#: Batches scanned in Python before the native loop is worth loading.
+#: With more batches, read and still to come, the native loop is loaded in the background.
 _PLAIN_BATCHES_MAX: Final = 20_000
+#: With more batches still to come, their segment waits for the native loop, which then reads it in a tenth of the time.
+_WAITING_BATCHES_MIN: Final = 50_000
 #: Batches usually have 16 KB, and an index entry each.
 _ENTRIES_MAX: Final = CHUNK_BYTES // 1024
 _PRODUCERS_MAX: Final = 64
@@ -44,14 +47,21 @@ def load_native(kernel: Any = None) -> None:
         logger.exception("The native loops cannot be loaded; segments are recovered in Python")
 
 
-def _native() -> Any:
-    """Return the loop if it is loaded. Otherwise count batches, and load it after `PLAIN_BATCHES`."""
+def _native(to_come: int) -> Any:
+    """Return the loop if it is loaded. Otherwise count `PLAIN_BATCHES`, and load it if it is worth that.
+
+    `to_come` is the estimated number of batches in the rest of the segment.
+    """
     global _is_loading, _plain_batches
     if _kernel is None:
         with _lock:
             _plain_batches += PLAIN_BATCHES
-            if _plain_batches > _PLAIN_BATCHES_MAX and not _is_loading:
-                _is_loading = True
+            if _is_loading or _plain_batches + to_come <= _PLAIN_BATCHES_MAX:
+                return _kernel
+            _is_loading = True
+            if to_come >= _WAITING_BATCHES_MIN:
+                load_native()  # other segments wait at the lock
+            else:
                 threading.Thread(target=load_native, name="stratalog-recovery-loop", daemon=True).start()
     return _kernel
 
@@ -81,6 +91,7 @@ class NativeScan:
         self._positions: Any = None
         #: Batches left to the Python loop before the next pass.
         self.plain_left = 0
+        self._scanned = 0
 
     def go_on(self, at: Reached, epoch: int, recent: dict[int, deque[int]]) -> Reached:
         """Scan sound batches from a position on. Add index entries, and positions of producers to `recent`.
@@ -88,7 +99,8 @@ class NativeScan:
         Returns the same position if the native loop can take nothing.
         """
         self.plain_left = PLAIN_BATCHES
-        kernel = _native()
+        kernel = _native(self._scanned * (self._log.size - at.position) // max(at.position, 1))
+        self._scanned += PLAIN_BATCHES
         if kernel is None or len(recent) > _PRODUCERS_MAX:
             return at
         context = self._begin(kernel, at, epoch, recent)
