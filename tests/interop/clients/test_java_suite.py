@@ -45,8 +45,14 @@ CLASSES: Mapping[str, int] = {
     "admin.StaticBrokerConfigTest": 1,
     "consumer.ConsumerTopicCreationTest": 1,
     "consumer.PlaintextConsumerAssignTest": 1,
+    "consumer.PlaintextConsumerCallbackTest": 19,
     "consumer.PlaintextConsumerCloseTest": 4,
+    "consumer.PlaintextConsumerCommitTest": 24,
+    "consumer.PlaintextConsumerFetchTest": 18,
     "consumer.PlaintextConsumerPollTest": 24,
+    "consumer.PlaintextConsumerSubscriptionTest": 22,
+    "producer.ProducerFailureHandlingTest": 2,
+    "producer.ProducerIntegrationTest": 3,
 }
 
 #: Why a test is not for one broker that runs in a process of its own.

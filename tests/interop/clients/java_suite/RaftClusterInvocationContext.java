@@ -32,6 +32,7 @@ import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.errors.InvalidReplicaAssignmentException;
 import org.apache.kafka.common.errors.InvalidReplicationFactorException;
+import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.test.ClusterInstance;
@@ -90,6 +91,11 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
             },
             (AfterEachCallback) context -> broker.stop(),
             (TestExecutionExceptionHandler) (context, error) -> {
+                for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+                    if (cause instanceof TestAbortedException) {
+                        throw cause; // a condition that was waited for met it
+                    }
+                }
                 throw config.numBrokers() > 1 && namesAnotherBroker(error)
                     ? new TestAbortedException("needs a second broker", error) : error;
             },
@@ -298,7 +304,8 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
                         + ";");
             }
             if (config.metadataVersion().isLessThan(MetadataVersion.latestProduction())) {
-                properties.put("stratalog.initial.metadata.version", config.metadataVersion().version());
+                short level = config.metadataVersion().featureLevel();
+                properties.put("stratalog.initial.metadata.version", String.valueOf(level));
             }
             properties.putAll(config.serverProperties());
             properties.putAll(config.perServerOverrideProperties().getOrDefault(CONTROLLER_ID, Map.of()));
@@ -427,7 +434,9 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
                 NewTopic topic = new NewTopic(name, partitions, (short) Math.min(replicas, REPLICAS));
                 admin.createTopics(List.of(topic.configs(configs))).all().get();
             } catch (InterruptedException | ExecutionException error) {
-                throw new IllegalStateException(error);
+                if (!(error.getCause() instanceof TopicExistsException)) { // Kafka's own waits for the topic alone
+                    throw new IllegalStateException(error);
+                }
             }
         }
 
