@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.broker.java_hashing import string_hash
 
@@ -21,6 +21,7 @@ def test_hashes_that_java_returns() -> None:
     assert string_hash("polygenelubricants") == 1 << 31
 
 
+@settings(deadline=None)  # the first long text imports numpy
 @given(st.text(max_size=20), st.integers(1, 100))
 def test_texts_of_every_length_have_the_hash_of_the_definition(text: str, times: int) -> None:
     assert string_hash(text * times) == _by_definition(text * times)
