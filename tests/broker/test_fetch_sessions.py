@@ -157,3 +157,15 @@ def test_whatever_clients_do_the_books_are_right(seed: int) -> None:
         assert len(held) == len(world.sessions) <= 8
         sizes = [len(found.partitions) for each in held if (found := world.sessions.get(each)) is not None]
         assert world.sessions.partition_count == sum(sizes)
+
+
+def test_a_deleted_topic_of_a_session_is_an_unknown_partition_and_a_new_one_an_unknown_id() -> None:
+    """A session remembers the name of an id that was there once, as in Kafka."""
+    world = World(1)
+    session_id = world.open(1)
+    exchange = world.fetch(session_id, 1, 2)
+    unknown = [
+        (topic.key, [FetchedPartition(entry.partition, 100) for entry in topic.partitions]) for topic in exchange.topics
+    ]
+    answered = exchange.answer(unknown).results
+    assert {each.partition: each.error_code for _, answers in answered for each in answers} == {0: 3, 1: 100}

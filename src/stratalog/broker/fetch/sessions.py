@@ -56,6 +56,8 @@ class _SessionPartition:
     wanted: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
+    #: Whether the topic of its id was there: as in Kafka the session remembers its name, though it be deleted.
+    is_named: bool = False
 
     def is_news(self, answer: FetchedPartition) -> bool:
         """Return whether a response must contain this result."""
@@ -73,6 +75,7 @@ class _SessionPartition:
         is_news = self.is_news(answer)
         self.high_watermark = answer.high_watermark
         self.log_start_offset = answer.log_start_offset
+        self.is_named = self.is_named or answer.error_code != UnknownTopicIdError.code
         if answer.error_code or answer.diverging is not None:
             self.high_watermark = -1  # so that the partition is sent again after the error
         return is_news
@@ -132,6 +135,20 @@ class FetchSession:
             if response:
                 news.append((key, response))
         return news
+
+    def named(self, results: _TopicResults) -> _TopicResults:
+        """Return results in which a deleted topic is an unknown partition, and only a new one an unknown id."""
+        if not any(answer.error_code == UnknownTopicIdError.code for _, answers in results for answer in answers):
+            return results
+        found = []
+        for key, answers in results:
+            named = []
+            for answer in answers:
+                known = self.partitions.get((key, answer.partition))
+                is_deleted = answer.error_code == UnknownTopicIdError.code and known is not None and known.is_named
+                named.append(answer._replace(error_code=UnknownTopicOrPartitionError.code) if is_deleted else answer)
+            found.append((key, named))
+        return found
 
     def shown(self, results: _TopicResults) -> list[tuple[bytes, list[FetchedPartition]]]:
         """Return the same as `news`, without changing anything."""
@@ -304,6 +321,8 @@ class FetchExchange:
 
     def answer(self, results: _TopicResults) -> Answered:
         session, request = self._session, self._request
+        if session is not None:
+            results = session.named(results)
         results = _missing_behind(results, of_replica=request.replica_id >= 0)
         if session is not None:
             if self._is_overtaken(session):
