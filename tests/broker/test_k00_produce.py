@@ -254,6 +254,19 @@ def test_records_of_a_transaction_need_a_transactional_id(broker: Broker, wire: 
     assert values_in(broker, topic) == []
 
 
+def test_a_request_with_batches_of_two_transactional_producers_fails_as_a_whole(
+    broker: Broker, wire: Wire, topic: str
+) -> None:
+    records = [batch(b"v", producer_id=n, producer_epoch=0, base_sequence=0, is_transactional=True) for n in (1, 2)]
+    topics = topics_of(broker, 12, topic, dict(enumerate(records)))
+    response = wire.call(ApiKey.PRODUCE, 12, transactional_id="t", acks=-1, timeout=1000, topic_data=topics)
+    assert [(entry.index, entry.error_code) for entry in response.responses[0].partition_responses] == [
+        (0, 49),
+        (1, 49),
+    ]
+    assert [values_in(broker, topic, partition) for partition in (0, 1)] == [[], []]
+
+
 def test_a_producer_without_transactional_id_cannot_slip_into_a_transaction(tmp_path: Path) -> None:
     config = {"transaction.partition.verification.enable": "false"}
     with Broker(data_dir=tmp_path, config=config) as broker, Wire(broker.bootstrap_servers) as wire:

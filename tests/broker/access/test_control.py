@@ -121,6 +121,11 @@ def test_a_group_that_reads_what_a_client_may_not_see_is_hidden(wire: Wire) -> N
     assert (hidden.error_code, hidden.members) == (29, ())
 
 
+def test_a_partition_of_no_topic_is_a_partition_that_a_joining_member_may_not_own(wire: Wire) -> None:
+    owned = [{"topic_id": None, "partitions": [0]}]
+    assert heartbeat(wire, member_epoch=0, subscribed_topic_names=["orders"], topic_partitions=owned) == 42
+
+
 def test_a_regular_expression_finds_no_topic_that_a_client_may_not_see(tmp_path: Path) -> None:
     clock = ManualClock()
     with Broker(tmp_path, config=CONFIG, clock=clock) as broker, Wire(broker.bootstrap_servers) as wire:

@@ -45,6 +45,7 @@ from stratalog.broker.transactions import ClientSupport, admit
 from stratalog.engine import Partition
 from stratalog.errors import (
     CorruptRecordError,
+    InvalidProducerIdMappingError,
     InvalidRequiredAcksError,
     InvalidTopicError,
     KafkaError,
@@ -99,6 +100,10 @@ class Produce:
             if unknown is None and name in INTERNAL_TOPICS and read_client_id(frame)[0] != _ADMIN_CLIENT:
                 unknown = InvalidTopicError(f"clients may not write to the internal topic {name}")
             topics.append(AskedTopic(key, name, refusal or unknown, partitions, []))
+        if request.transactional_id is not None and refusal is None:
+            refusal = _several_producers(topics)
+            if refusal is not None:
+                topics = [topic._replace(error=refusal) for topic in topics]
         admission = _admission(state, request.transactional_id, version)
         work = ProduceWork(state, version, request.acks, topics, admission, acks_error)
         pace = state.quotas.pace
@@ -241,6 +246,15 @@ class Produce:
 
 def _has_transactional(request: ProduceRequest) -> bool:
     return any(begins_transactional(entry.records) for _, partitions in request.topics for entry in partitions)
+
+
+def _several_producers(topics: Sequence[AskedTopic]) -> KafkaError | None:
+    """Return the error that fails all of a request with transactional batches of several producers, as in Kafka."""
+    batches = (entry.records for topic in topics if topic.error is None for entry in topic.partitions)
+    producers = {producer_of(records)[0] for records in batches if records and begins_transactional(records)}
+    if len(producers) < 2:
+        return None
+    return InvalidProducerIdMappingError("Transactional records contained more than one producer ID")
 
 
 def _admission(state: BrokerServices, transactional_id: bytes | None, version: int) -> Admission | None:

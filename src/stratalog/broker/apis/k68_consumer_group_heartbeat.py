@@ -13,6 +13,7 @@ from stratalog.broker.described_groups import answer_heartbeat
 from stratalog.broker.groups import check_consumer_protocol, to_ms
 from stratalog.broker.groups.consumer import MemberHeartbeat, check_heartbeat
 from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.util.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from stratalog.broker.groups.consumer import TopicFilter
@@ -32,7 +33,7 @@ async def consumer_group_heartbeat(ctx: RequestContext, request: Any) -> Any:
         assignor=request.server_assignor,
         owned=None
         if request.topic_partitions is None
-        else {each.topic_id: each.partitions for each in request.topic_partitions if each.topic_id is not None},
+        else {each.topic_id or ZERO_UUID: each.partitions for each in request.topic_partitions},
         client_id=ctx.client_id or "",
         client_host=f"/{ctx.peer.client_host}",  # as Java prints an address without a name
     )
