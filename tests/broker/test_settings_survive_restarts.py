@@ -105,6 +105,14 @@ def test_a_setting_of_the_broker_that_does_not_fit_is_refused_and_not_stored(
     assert broker.services.config is before
 
 
+def test_a_setting_for_all_that_the_brokers_own_hides_is_no_change_of_it(broker: Broker, wire: Wire) -> None:
+    for_all = ("num.io.threads", SET, "1000")
+    assert "not be greater than double" in alter(wire, BROKER, "", for_all).error_message
+    assert alter(wire, BROKER, "1", ("num.io.threads", SET, "9")).error_code == 0
+    assert alter(wire, BROKER, "", for_all).error_code == 0
+    assert alter(wire, BROKER, "", ("num.io.threads", SET, "0")).error_code == INVALID_REQUEST
+
+
 def test_what_would_break_a_topic_that_inherits_names_it(broker: Broker, wire: Wire) -> None:
     refused = alter(wire, BROKER, "", ("log.remote.copy.lag.ms", SET, "604800001"))
     assert "Topic tiered (and 1 more) inherits it" in refused.error_message

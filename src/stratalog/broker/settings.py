@@ -96,6 +96,10 @@ class BrokerSettings:
         if stores:
             self._changed_tls(found.config)
 
+    def resulting(self, node_id: int | None, configs: Mapping[str, str]) -> BrokerConfig:
+        """Return what this broker would have if it, or (None) all, had these configs: its own hide those for all."""
+        return in_force(self.static, self._dynamic({node_id: configs}), large=self._large_segments()).config
+
     def _with(self, node_id: int | None, configs: Mapping[str, str]) -> InForce:
         """Return what would be in force. Raises InvalidConfigError for a value that cannot be."""
         before = self._dynamic()

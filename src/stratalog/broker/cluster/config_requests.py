@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.access import AclOperation, ResourceType
@@ -135,7 +136,8 @@ def _check_broker(ctx: RequestContext, name: str, parts: _Parts, may_alter: bool
     settings = ctx.broker.settings
     before = ctx.broker.metadata.broker_configs(node_id) if ctx.key is ApiKey.INCREMENTAL_ALTER_CONFIGS else {}
     after = changed_broker_configs(before, changes)
-    check_broker_configs(after, settings.static, current=ctx.broker.config, for_all=node_id is None)
+    resulting, for_all = partial(settings.resulting, node_id, after), node_id is None
+    check_broker_configs(after, settings.static, current=ctx.broker.config, resulting=resulting, for_all=for_all)
     settings.check(node_id, after, stores=may_alter)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.metadata.config_changes import check_broker_configs, check_topic_configs, node_in_name
@@ -100,8 +101,10 @@ def _alter_topic(broker: BrokerServices, name: str, make: Make, validate_only: b
 def _alter_broker(broker: BrokerServices, name: str, make: Make, validate_only: bool) -> None:
     node_id = broker_of(name, broker.node_id)
     after = make(broker.metadata.broker_configs(node_id))
-    check_broker_configs(after, broker.settings.static, current=broker.config, for_all=node_id is None)
-    broker.settings.set(node_id, after, broker.topics, validate_only=validate_only)
+    settings, for_all = broker.settings, node_id is None
+    resulting = partial(settings.resulting, node_id, after)
+    check_broker_configs(after, settings.static, current=broker.config, resulting=resulting, for_all=for_all)
+    settings.set(node_id, after, broker.topics, validate_only=validate_only)
 
 
 def _alter_resource(broker: BrokerServices, resource_type: int, name: str, make: Make, validate_only: bool) -> None:

@@ -200,11 +200,17 @@ def _check_security_configs(configs: Mapping[str, str], *, for_all: bool) -> Non
 
 
 def check_broker_configs(
-    configs: Mapping[str, str], static: BrokerConfig, *, current: BrokerConfig, for_all: bool = False
+    configs: Mapping[str, str],
+    static: BrokerConfig,
+    *,
+    current: BrokerConfig,
+    resulting: Callable[[], BrokerConfig],
+    for_all: bool = False,
 ) -> None:
     """Raise InvalidRequestError unless these may be set dynamically and are valid, also as changes of `current`.
 
-    `for_all`: they are for all brokers. Conflicts with other settings and with topics are not checked here.
+    `resulting` returns what this broker would have: its own configs hide those for all. `for_all`: these are for all
+    brokers. Conflicts with other settings and with topics are not checked here.
     """
     _check_security_configs(configs, for_all=for_all)
     fixed = sorted(filter(_is_fixed, configs))
@@ -218,7 +224,11 @@ def check_broker_configs(
         for name, raw in configs.items():
             if name not in BROKER_KEYS and (key := broker_key(name)) is not None:
                 key.parse(raw)
-        effective = static.with_overrides(dict(configs))
+        static.with_overrides(dict(configs))  # also values that others hide must be valid
+        for name in _POOLS_OF_KAFKA:
+            if (size := int(configs.get(name) or 1)) < 1:
+                raise invalid(name, size, "Value must be at least 1")
+        effective = resulting()
         CleanerConfig.of(current).check_change(CleanerConfig.of(effective))
         _check_pool_sizes(current, effective)
         for unit in ("ms", "bytes"):
@@ -247,8 +257,6 @@ def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
     sizes = [(name, current[name], effective[name]) for name in _POOLS]
     for name, default in _POOLS_OF_KAFKA.items():
         before, after = (int(config.properties.get(name) or default) for config in (current, effective))
-        if after < 1:
-            raise invalid(name, after, "Value must be at least 1")
         sizes.append((name, before, after))
     for name, before, after in sizes:
         why = f"Dynamic thread count update validation failed for {name}={after}"
