@@ -23,6 +23,7 @@ from stratalog.spark.sink.errors import FencedWriterError, LostTransactionError,
 from stratalog.spark.sink.partitioner import Partitioner
 from stratalog.wire.client import Cluster
 from stratalog.wire.client.transactions import Coordinators
+from tests.support.waiting import wait_until
 
 SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", StringType())])
 
@@ -129,10 +130,13 @@ def test_a_job_that_fails_shows_nothing_and_leaves_nothing_open(
         )
     )
     with pytest.raises(PySparkException, match="no such flight"):
-        _save(frame, broker, topic)
+        _save(frame, broker, topic, transactionTimeout="5s")
     assert seen(broker, topic) == []
     with Cluster(broker.bootstrap_servers) as cluster:
-        assert Coordinators(cluster).ongoing("stratalog-sink-") == []
+        coordinators = Coordinators(cluster)
+        # Spark stops the other task only after the abort of the job: the transaction that it may begin then times out.
+        wait_until(lambda: not coordinators.ongoing("stratalog-sink-"), "no transaction of the job is open")
+    assert seen(broker, topic) == []
 
 
 def test_at_least_once_needs_no_transactions(broker: stratalog.Broker, topic: str) -> None:
