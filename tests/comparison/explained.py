@@ -182,7 +182,7 @@ def _is_read_at_the_start(difference: Difference) -> bool:
 
 EXPLAINED: dict[str, Callable[[Difference], bool]] = {
     "Produce says why it refuses; Kafka leaves the message out for most errors": _is_message_of_produce,
-    "why a dynamic setting is refused is told without the names of Kafka's exceptions": _is_in_a_java_exception,
+    "the error for a refused dynamic setting does not name Kafka's exceptions": _is_in_a_java_exception,
     "KIP-1333 makes `segment.bytes` a long": _is_long_segment,
     "the documentation of settings is our own text": _is_documentation,
     "Kafka fails with an error of its own (UNKNOWN_SERVER_ERROR, or an overflow)": _kafka_fails,

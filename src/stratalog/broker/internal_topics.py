@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -21,47 +20,40 @@ class NewTopicSettings(NamedTuple):
     configs: dict[str, str]
 
 
-def _consumer_offsets(config: BrokerConfig) -> NewTopicSettings:
-    return NewTopicSettings(
-        config["offsets.topic.num.partitions"],
-        {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config["offsets.topic.segment.bytes"]),
-        },
-    )
+class _InternalTopic(NamedTuple):
+    """The key of the broker's configuration for the number of partitions, fixed settings, and keys of the others."""
+
+    partition_count: str
+    fixed: dict[str, str]
+    configured: dict[str, str]
 
 
-def _transaction_state(config: BrokerConfig) -> NewTopicSettings:
-    return NewTopicSettings(
-        config["transaction.state.log.num.partitions"],
+_SETTINGS: Final = {
+    CONSUMER_OFFSETS_TOPIC: _InternalTopic(
+        "offsets.topic.num.partitions",
+        {"cleanup.policy": "compact", "compression.type": "producer"},
+        {"segment.bytes": "offsets.topic.segment.bytes"},
+    ),
+    TRANSACTION_STATE_TOPIC: _InternalTopic(
+        "transaction.state.log.num.partitions",
         {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
-            "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
-            "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
             "unclean.leader.election.enable": "false",
         },
-    )
-
-
-def _share_state(config: BrokerConfig) -> NewTopicSettings:
-    return NewTopicSettings(
-        config["share.coordinator.state.topic.num.partitions"],
         {
-            "cleanup.policy": "delete",
-            "compression.type": "producer",
-            "min.insync.replicas": str(config["share.coordinator.state.topic.min.isr"]),
-            "retention.ms": "-1",
-            "segment.bytes": str(config["share.coordinator.state.topic.segment.bytes"]),
+            "min.insync.replicas": "transaction.state.log.min.isr",
+            "segment.bytes": "transaction.state.log.segment.bytes",
         },
-    )
-
-
-_SETTINGS: Final[dict[str, Callable[[BrokerConfig], NewTopicSettings]]] = {
-    CONSUMER_OFFSETS_TOPIC: _consumer_offsets,
-    TRANSACTION_STATE_TOPIC: _transaction_state,
-    SHARE_STATE_TOPIC: _share_state,
+    ),
+    SHARE_STATE_TOPIC: _InternalTopic(
+        "share.coordinator.state.topic.num.partitions",
+        {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
+        {
+            "min.insync.replicas": "share.coordinator.state.topic.min.isr",
+            "segment.bytes": "share.coordinator.state.topic.segment.bytes",
+        },
+    ),
 }
 #: Internal topics, which clients may not write to.
 INTERNAL_TOPICS: Final = frozenset(_SETTINGS)
@@ -69,7 +61,9 @@ INTERNAL_TOPICS: Final = frozenset(_SETTINGS)
 
 def internal_topic_settings(name: str, config: BrokerConfig) -> NewTopicSettings:
     """Return the settings of a new internal topic, one of `INTERNAL_TOPICS`."""
-    return _SETTINGS[name](config)
+    topic = _SETTINGS[name]
+    configured = {setting: str(config[key]) for setting, key in topic.configured.items()}
+    return NewTopicSettings(config[topic.partition_count], dict(sorted((topic.fixed | configured).items())))
 
 
 def ensure_internal_topic(name: str, topics: ClusterControl, config: BrokerConfig) -> Topic:

@@ -56,7 +56,7 @@ class _SessionPartition:
     wanted: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
-    #: Whether the topic of its id was there: as in Kafka the session remembers its name, though it be deleted.
+    #: Whether the topic has existed: as in Kafka, the session remembers the name of one that was deleted since.
     is_named: bool = False
 
     def is_news(self, answer: FetchedPartition) -> bool:
