@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -410,16 +410,16 @@ def test_the_controller_is_reported_where_a_replica_lies_until_it_knows(
     engine = pair.engines[1]
     (directory,) = engine.dirs.live
     assert engine.replication is not None
-    stale_epoch, passing, gone = (77, 0), (0, 13), (0, 100)
-    pair.assign_errors = [stale_epoch, passing]
+    stale_epoch, timed_out, passing, failed, gone = (77, 0), (7, 0), (0, 13), (0, -1), (0, 100)
+    pair.assign_errors = [stale_epoch, timed_out, passing, failed]
     for recorded in (directory.directory_id, UUID(int=0)):
         engine.apply(ReplicaChanges(directories={KEY: recorded}))
     assert engine.replication.assignments.wait_until_assigned(10)
-    assert pair.reported_directories == [(1, [directory.directory_id])] * 3, "the first was right already"
+    assert pair.reported_directories == [(1, [directory.directory_id])] * 5, "the first was right already"
     pair.assign_errors = [gone]
     engine.apply(ReplicaChanges(directories={KEY: UUID(int=0)}))
     assert engine.replication.assignments.wait_until_assigned(10)
-    assert len(pair.reported_directories) == 4, "the topic is gone: it is not asked again"
+    assert len(pair.reported_directories) == 6, "the topic is gone: it is not asked again"
 
 
 def test_a_directory_that_fails_is_named_by_its_id(pair: Pair) -> None:
@@ -451,3 +451,59 @@ def test_metrics_count_what_is_replicated(pair: Pair) -> None:
     pair.publish()
     until(lambda: value(1, "IsrExpandsPerSec") == 1)
     until(lambda: value(2, "FailedPartitionsCount") == 0)
+
+
+@dataclass(frozen=True)
+class Placed(ModelPartition):
+    """A partition whose replicas are all recorded in one directory."""
+
+    recorded: UUID = field(kw_only=True)
+
+    def directory(self, broker: int) -> UUID:
+        return self.recorded
+
+
+@pytest.mark.parametrize(
+    ("recorded", "one_is_offline", "is_served"),
+    [
+        (UUID(int=0), True, False),
+        (UUID(int=2), True, False),
+        (UUID(int=777), True, False),
+        (UUID(int=1), True, True),
+        (UUID(int=0), False, True),
+        (UUID(int=2), False, True),
+        (UUID(int=777), False, True),
+    ],
+    ids=[
+        "in an unknown one, one is offline",
+        "in a lost one, one is offline",
+        "in another one, one is offline",
+        "not created yet, one is offline",
+        "in an unknown one",
+        "in a lost one",
+        "in another one",
+    ],
+)
+def test_a_replica_that_may_be_in_a_failed_directory_is_not_created_empty_in_another(
+    pair: Pair, tmp_path: Path, recorded: UUID, one_is_offline: bool, is_served: bool
+) -> None:
+    config = BrokerConfig.from_properties({**PROPERTIES, "node.id": "1"})
+    paths = [tmp_path / name for name in ("a", "b")]
+    engine = LogManager(paths, config, cluster_id="QlVyk3RvQ9-abcdefghijA")
+    try:
+        engine.start_replicas({}, View(pair, 1))
+        if one_is_offline:
+            engine.dirs.fail(paths[0], "a disk that is gone")
+        known = pair.assigned
+        assigned = Placed(known.replicas, known.isr, leader=1, leader_epoch=3, partition_epoch=10, recorded=recorded)
+        engine.apply(ReplicaChanges(leaders={KEY: assigned}, directories={KEY: recorded}))
+        found = engine.get("orders", 0)
+        assert found is not None
+        assert (found.failure is None) is is_served
+        assert found.leader_epoch == (3 if is_served else -1)
+        assert [path.name for path in paths if (path / "orders-0").exists()] == (
+            (["b"] if one_is_offline else ["a"]) if is_served else []
+        )
+    finally:
+        engine.stop_replication()
+        engine.close()

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadReport", "LogManager", "TopicSpec"]
 
-#: Directory ids up to this one identify no directory (KIP-858).
-UNASSIGNED_DIRECTORIES_MAX = 100
+#: The directory id of a replica that no broker has created yet (KIP-858).
+_UNASSIGNED = UUID(int=1)
 
 
 class LogManager(LogLifecycle):
@@ -103,15 +103,16 @@ class LogManager(LogLifecycle):
     def make_replica(self, spec: TopicSpec, number: int, directory_id: UUID) -> Partition:
         """Return the partition, created if it is missing: in its recorded directory, or in the emptiest one.
 
-        KafkaStorageError when that directory is out of service, or none is usable.
+        KafkaStorageError when no directory is usable. Also when one is out of service and may hold the replica: it was
+        created, and not in a directory in service. An empty one would lack what it has confirmed.
         """
         spec = spec.allowed()
         with self._lock:
             existing = self._partitions.get(spec.name, number)
             if existing is not None:
                 return existing
-            is_recorded = directory_id.int > UNASSIGNED_DIRECTORIES_MAX
-            if self.dirs.offline and is_recorded and directory_id not in {each.directory_id for each in self.dirs.live}:
+            is_new = directory_id == _UNASSIGNED
+            if self.dirs.offline and not is_new and directory_id not in {each.directory_id for each in self.dirs.live}:
                 error = self.dirs.storage_error(next(iter(self.dirs.offline)))
                 self._put_offline(spec, number, error)
                 raise error

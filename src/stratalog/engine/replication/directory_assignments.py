@@ -25,9 +25,11 @@ logger = logging.getLogger(__name__)
 _VERSIONS: Final = (0, 0)
 #: Kafka's limit per request.
 _ASSIGNMENTS_MAX: Final = 2250
-_RETRY_S: Final = 0.5
-#: The broker registered again, or the controller does not know the topic yet: retry later.
-_PASSES: Final = frozenset({13, 41, 77})  # NETWORK_EXCEPTION, NOT_CONTROLLER, STALE_BROKER_EPOCH
+#: Pause before a retry, doubled each time up to the limit.
+_RETRY_S, _RETRY_MAX_S = 0.5, 5.0
+#: The partition is gone or was moved to other brokers, or the metadata version is older than directories (Kafka 3.7):
+#: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, UNSUPPORTED_VERSION. Any other error passes.
+_FINAL: Final = frozenset({6, 3, 100, 35})
 _NETWORK_EXCEPTION: Final = 13
 
 _Key = tuple[UUID, int]
@@ -73,6 +75,7 @@ class DirectoryAssignments:
             self._thread.join(5)
 
     def _run(self) -> None:
+        pause_s = _RETRY_S
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -88,7 +91,10 @@ class DirectoryAssignments:
                 self._waiting = {**again, **self._waiting}
                 self._changed.notify_all()
                 if again:
-                    self._changed.wait_for(lambda: self._closed, _RETRY_S)
+                    self._changed.wait_for(lambda: self._closed, pause_s)
+                    pause_s = min(pause_s * 2, _RETRY_MAX_S)
+                else:
+                    pause_s = _RETRY_S
 
     def _send(self, sent: dict[_Key, UUID]) -> dict[_Key, UUID]:
         try:
@@ -121,13 +127,14 @@ class DirectoryAssignments:
 
     @staticmethod
     def _after_error(code: int, sent: dict[_Key, UUID]) -> dict[_Key, UUID]:
+        """Return what to report again: until then, no replica whose recorded directory is wrong may be elected."""
         if code == 0:
             return {}
-        if code in _PASSES:
-            return sent
-        # For a deleted topic, or a metadata version without directories (before Kafka 3.7).
-        logger.info("The controller rejected the directories of %d replicas (error %d)", len(sent), code)
-        return {}
+        if code in _FINAL:
+            logger.info("The controller rejected the directories of %d replicas (error %d)", len(sent), code)
+            return {}
+        logger.warning("The controller did not take the directories of %d replicas (error %d)", len(sent), code)
+        return sent
 
 
 def _directories(sent: dict[_Key, UUID]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stratalog.engine.dirs import TopicSpec
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from stratalog.util import Schedule
 
 logger = logging.getLogger(__name__)
-
-#: The id of a lost directory (KIP-858).
-_LOST_DIRECTORY: Final = UUID(int=2)
 
 
 class LocalReplicas:
@@ -163,8 +160,5 @@ class LocalReplicas:
             logger.error("%s-%d still belongs to an earlier topic of this name", key.topic, key.partition)
             return None
         directory = assigned.directory(self.cluster.node_id)
-        if directory == _LOST_DIRECTORY:
-            logger.error("%s-%d was in a log directory that no longer exists", key.topic, key.partition)
-            return None
         spec = TopicSpec(key.topic, key.topic_id, key.partition + 1, self.cluster.log_config(key.topic))
         return self._logs.make_replica(spec, key.partition, directory)
