@@ -27,6 +27,8 @@ BATCH_MAX = VALUE_BYTES + 4096
 CROSSING = BORDER // VALUE_BYTES
 COUNT = CROSSING + 8
 PIECE = 8 << 20
+#: Offset and length, which is that of what follows.
+BATCH_HEAD = 12
 FILLING = random.Random(7).randbytes(VALUE_BYTES)
 SETTINGS = {"stratalog.large.segments": "true", "log.segment.bytes": str(2 * BORDER)}
 TOPIC = {"max_message_bytes": str(BATCH_MAX), "min_insync_replicas": "1", "file_delete_delay_ms": "0"}
@@ -108,17 +110,16 @@ def segments(world: World, node: int, topic: str) -> list[Path]:
 
 
 def bytes_of(path: Path) -> int:
-    """Return the size without the reserved space at the end, which is zeros."""
-    end = path.stat().st_size
+    """Return the size of the batches, without the reserved space behind them."""
+    end, size = 0, path.stat().st_size
     with path.open("rb") as file:
-        while end:
-            begin = max(end - PIECE, 0)
-            file.seek(begin)
-            piece = file.read(end - begin).rstrip(b"\0")
-            if piece:
-                return begin + len(piece)
-            end = begin
-    return 0
+        while end < size:
+            file.seek(end)
+            length = int.from_bytes(file.read(BATCH_HEAD)[-4:], "big")
+            if not length:
+                break
+            end += BATCH_HEAD + length
+    return min(end, size)
 
 
 def are_equal(one: Path, other: Path) -> bool:
