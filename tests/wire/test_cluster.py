@@ -34,7 +34,7 @@ from stratalog.wire.client import (
     fetching,
     tls_context,
 )
-from stratalog.wire.client.options import Tls
+from stratalog.wire.client.tls_options import Tls
 from stratalog.wire.protocol import make_message, message_module, response_class, write_message
 
 NOW = int(time.time() * 1000)

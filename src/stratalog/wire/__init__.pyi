@@ -56,3 +56,8 @@ from .record_forms import (
     nullable_array as nullable_array,
     struct as struct,
 )
+from .token_claims import (
+    check_token_scopes as check_token_scopes,
+    check_token_times as check_token_times,
+    token_text as token_text,
+)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives.asymmetric import rsa
-from tests.support.reference_kafka import free_port
+from tests.support.reference_kafka import ReferenceKafka, free_port
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
@@ -39,8 +39,11 @@ class Issuer:
         self.path.write_text(json.dumps({"keys": found}))
 
     def token(self, key: str = "first", **claims: Any) -> str:
-        body = {"sub": "alice", "iss": "us", "aud": ["kafka"], "exp": time.time() + 600, **claims}
-        return str(jwt.encode(body, self.keys[key], "RS256", headers={"kid": key}))
+        """Return a signed token. A claim that is None is left out."""
+        now = int(time.time())
+        body = {"sub": "alice", "iss": "us", "aud": ["kafka"], "iat": now, "exp": now + 600, **claims}
+        kept = {name: value for name, value in body.items() if value is not None}
+        return str(jwt.encode(kept, self.keys[key], "RS256", headers={"kid": key}))
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def config_of(issuer: Issuer, **more: str) -> dict[str, object]:
     }
 
 
-def authenticate(broker: Broker, token: str, head: str = "n,,") -> Any:
+def authenticate(broker: Broker | ReferenceKafka, token: str, head: str = "n,,") -> Any:
     """The last answer to a token."""
     with Wire(broker.bootstrap_servers) as wire:
         assert wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="OAUTHBEARER").error_code == 0
@@ -105,11 +108,19 @@ def test_a_token_counts_by_its_claims_and_its_session_ends_with_it(tmp_path: Pat
         stranger = Issuer(tmp_path / "strangers.json")
         none = str(jwt.encode({"sub": "alice", "exp": time.time() + 600}, None, "none"))
         for bad in (
-            issuer.token(exp=time.time() - 31),
+            issuer.token(exp=time.time() - 31, iat=time.time() - 60),
             issuer.token(aud="elsewhere"),
             issuer.token(iss="them"),
             issuer.token(sub=None),
             issuer.token(sub=7),
+            issuer.token(sub=" "),
+            issuer.token(iat=None),
+            issuer.token(iat=-1),
+            issuer.token(iat=time.time() + 700),
+            issuer.token(nbf=time.time() + 20, exp=time.time() + 10),
+            issuer.token(exp=str(time.time() + 600)),
+            issuer.token(scope=["a", "a"]),
+            issuer.token(scope=" "),
             issuer.token(nbf=time.time() + 60),
             stranger.token(),
             none,
@@ -117,7 +128,11 @@ def test_a_token_counts_by_its_claims_and_its_session_ends_with_it(tmp_path: Pat
             "x",
         ):
             assert authenticate(broker, bad).error_code == 58
-        assert authenticate(broker, issuer.token(exp=time.time() - 5)).error_code == 0  # within the clocks' difference
+        assert authenticate(broker, issuer.token(iat=time.time() + 60)).error_code == 0
+        past = time.time() - 60
+        assert (
+            authenticate(broker, issuer.token(iat=past, exp=past + 55)).error_code == 0
+        )  # within the clocks' difference
 
 
 def test_a_new_key_is_found_and_keys_that_cannot_be_read_change_nothing(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.broker.security.peer import Principal
 from stratalog.broker.security.sasl_exchange import SaslFailureError
+from stratalog.wire import check_token_scopes, check_token_times, token_text
 
 if TYPE_CHECKING:
     from stratalog.broker.security.jwks import SigningKeys
@@ -37,6 +38,7 @@ class TokenRules:
     audiences: tuple[str, ...]
     issuer: str | None
     name_claim: str
+    scope_claim: str
     clock_skew_s: int
 
 
@@ -87,16 +89,15 @@ class OAuthBearerExchange:
                 issuer=rules.issuer,
                 leeway=rules.clock_skew_s,
                 options={
-                    "require": ["exp", rules.name_claim],
+                    "require": ["exp", "iat", rules.name_claim],
                     "verify_aud": bool(rules.audiences),
                     "verify_sub": False,
+                    "verify_iat": False,
                 },
             )
+            check_token_times(claims)
+            check_token_scopes(claims.get(rules.scope_claim), rules.scope_claim)
+            return token_text(claims[rules.name_claim], rules.name_claim), int(claims["exp"]) * 1000
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             self._refused = f"a rejected token: {error}"
             return None, 0
-        name = claims[rules.name_claim]
-        if not isinstance(name, str) or not name:
-            self._refused = f"a token whose claim {rules.name_claim} is not a name"
-            return None, 0
-        return name, int(claims["exp"]) * 1000

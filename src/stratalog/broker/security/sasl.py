@@ -117,6 +117,7 @@ def _token_rules(config: BrokerConfig, options: Mapping[str, str]) -> TokenRules
         config["sasl.oauthbearer.expected.audience"],
         config["sasl.oauthbearer.expected.issuer"],
         config["sasl.oauthbearer.sub.claim.name"],
+        config["sasl.oauthbearer.scope.claim.name"],
         config["sasl.oauthbearer.clock.skew.seconds"],
     )
 

@@ -53,6 +53,8 @@ NETWORK_KEYS: Final = (
     key("sasl.oauthbearer.allow.unverified.issuer", BOOL, False,
         "Whether tokens of any issuer are taken when none is expected; else the broker does not start."),
     key("sasl.oauthbearer.sub.claim.name", STR, "sub", "The claim that holds the name of the user."),
+    key("sasl.oauthbearer.scope.claim.name", STR, "scope",
+        "The claim that lists the scopes. They need not be there; a blank or repeated one is refused."),
     key("sasl.oauthbearer.clock.skew.seconds", INT, 30, "By how much clocks may differ.", at_least(0)),
     key("sasl.mechanism.inter.broker.protocol", STR, "GSSAPI", "Mechanism of the brokers among themselves.",
         no_effect=NO_OTHERS),

@@ -9,7 +9,6 @@ itself; the formats of Java are refused with the way out.
 from __future__ import annotations
 
 import enum
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +17,12 @@ from typing import Final, Self
 from stratalog.config import jaas_options, parse_properties
 from stratalog.errors import UsageError
 from stratalog.util import REAL_FILESYSTEM
-from stratalog.wire.client.tls_limits import TLS_VERSIONS, limit_tls
+from stratalog.wire.client.properties import Properties
+from stratalog.wire.client.tls_options import SYSTEM_TLS, Tls, read_tls
 
 DEFAULT_PORT: Final = 9092
 CLIENT_ID: Final = "stratalog"
 
-_PREFIX: Final = "kafka."
 #: SASL mechanisms of clients.
 CLIENT_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -43,22 +42,6 @@ class SecurityProtocol(enum.Enum):
     @property
     def is_sasl(self) -> bool:
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Trust and identity in PEM: each a path, or the text itself. None trusts what the system trusts."""
-
-    truststore_path: str | None = None
-    truststore_text: str | None = None
-    keystore_path: str | None = None
-    certificate_text: str | None = None
-    key_text: str | None = field(default=None, repr=False)
-    key_password: str | None = field(default=None, repr=False)
-    checks_host: bool = True
-    versions: tuple[str, ...] = tuple(TLS_VERSIONS)
-    #: Java's names; none means all.
-    suites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +66,7 @@ class ConnectionOptions:
 
     servers: tuple[tuple[str, int], ...]
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    tls: Tls = Tls()
+    tls: Tls = SYSTEM_TLS
     sasl: Sasl | None = None
     client_id: str = CLIENT_ID
     connect_timeout_s: float = 10.0
@@ -103,12 +86,12 @@ class ConnectionOptions:
 
         UsageError names the option behind `where`, never its value where that is a secret.
         """
-        reader = _Properties(options, where)
+        reader = Properties(options, where)
         protocol = _protocol(reader)
         return cls(
             servers=addresses(reader.text("bootstrap.servers") or "", what),
             protocol=protocol,
-            tls=_tls(reader) if protocol.is_encrypted else Tls(),
+            tls=read_tls(reader) if protocol.is_encrypted else SYSTEM_TLS,
             sasl=_sasl(reader) if protocol.is_sasl else None,
             client_id=reader.text("client.id") or CLIENT_ID,
             connect_timeout_s=reader.seconds("socket.connection.setup.timeout.ms", 10_000),
@@ -146,37 +129,7 @@ def addresses(bootstrap_servers: str, what: str) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-class _Properties:
-    """Properties without their prefix; names are not case-sensitive, as in Spark."""
-
-    def __init__(self, options: Mapping[str, str], where: str) -> None:
-        self.where = where
-        self._values = {
-            name.lower()[len(_PREFIX) :]: str(value)
-            for name, value in options.items()
-            if name.lower().startswith(_PREFIX)
-        }
-
-    def text(self, name: str) -> str | None:
-        """Return the value without blanks around it, or None for an empty one."""
-        return self._values.get(name, "").strip() or None
-
-    def verbatim(self, name: str) -> str | None:
-        return self._values.get(name)
-
-    def words(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the words of a list without blanks around them; the default where it is not set, or empty."""
-        value = self.text(name)
-        return default if value is None else tuple(filter(None, (word.strip() for word in value.split(","))))
-
-    def seconds(self, name: str, default_ms: int) -> float:
-        value = self.text(name)
-        if value is not None and not value.isdecimal():
-            raise UsageError(f"{self.where}{name}={value}: expected milliseconds")
-        return int(value or default_ms) / 1000
-
-
-def _protocol(reader: _Properties) -> SecurityProtocol:
+def _protocol(reader: Properties) -> SecurityProtocol:
     value = (reader.text("security.protocol") or "PLAINTEXT").upper()
     try:
         return SecurityProtocol(value)
@@ -185,36 +138,7 @@ def _protocol(reader: _Properties) -> SecurityProtocol:
         raise UsageError(f"{reader.where}security.protocol={value}: expected one of {expected}") from None
 
 
-def _tls(reader: _Properties) -> Tls:
-    for store in ("truststore", "keystore"):
-        kind = reader.text(f"ssl.{store}.type")
-        if kind is not None and kind.upper() != "PEM":
-            raise UsageError(
-                f"{reader.where}ssl.{store}.type={kind}: only PEM is read; keytool and openssl turn others into it"
-            )
-    endpoint = reader.verbatim("ssl.endpoint.identification.algorithm")
-    if (endpoint or "").strip().lower() not in ("", "https"):
-        raise UsageError(f"{reader.where}ssl.endpoint.identification.algorithm={endpoint}: expected https, or nothing")
-    versions = reader.words("ssl.enabled.protocols", tuple(TLS_VERSIONS))
-    suites = reader.words("ssl.cipher.suites", ())
-    try:
-        limit_tls(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), versions, suites, reader.where)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    return Tls(
-        truststore_path=reader.text("ssl.truststore.location"),
-        truststore_text=reader.text("ssl.truststore.certificates"),
-        keystore_path=reader.text("ssl.keystore.location"),
-        certificate_text=reader.text("ssl.keystore.certificate.chain"),
-        key_text=reader.text("ssl.keystore.key"),
-        key_password=reader.text("ssl.key.password"),
-        checks_host=endpoint is None or bool(endpoint.strip()),
-        versions=versions,
-        suites=suites,
-    )
-
-
-def _sasl(reader: _Properties) -> Sasl:
+def _sasl(reader: Properties) -> Sasl:
     mechanism = (reader.text("sasl.mechanism") or "GSSAPI").upper()
     if mechanism not in CLIENT_MECHANISMS:
         raise UsageError(

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from stratalog.errors import UsageError
 from stratalog.util import REAL_FILESYSTEM
-from stratalog.wire.client.options import ConnectionOptions, Tls
+from stratalog.wire.client.options import ConnectionOptions
 from stratalog.wire.client.tls_limits import limit_tls
+from stratalog.wire.client.tls_options import Tls
 
 
 def connect(host: str, port: int, options: ConnectionOptions) -> socket.socket:
