@@ -17,8 +17,9 @@ from stratalog.broker.apis import load_apis
 from stratalog.broker.internal_topics import INTERNAL_TOPICS, internal_topic_settings
 from stratalog.broker.server.server import Broker
 from stratalog.engine import TopicSpec
-from stratalog.engine.partition import FoundOffset, Partition
+from stratalog.engine.partition import Partition
 from stratalog.errors import RemoteStorageError
+from stratalog.log.format import FoundOffset
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.wire.api_keys import ApiKey
@@ -86,6 +87,9 @@ def test_the_largest_timestamp_need_not_be_the_last(broker: Broker, wire: Wire, 
     append(broker, topic, NOW, NOW + 50, NOW + 10)
     append(broker, topic, NOW + 20)
     assert found(list_offset(wire, topic, -3)) == (0, 1, NOW + 50)
+    partition_of(broker, topic).log.increment_log_start_offset(4, "test")
+    answer = list_offset(wire, topic, -3)  # as in Kafka: it is still in the segment, and its batch has the epoch
+    assert (*found(answer), answer.leader_epoch) == (0, 1, NOW + 50, 0)
 
 
 @pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, 99)])

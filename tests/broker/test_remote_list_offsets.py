@@ -11,7 +11,8 @@ import pytest
 from tests.support.wire import Wire
 
 from stratalog.broker.server.server import Broker
-from stratalog.engine.partition import FoundOffset, Partition
+from stratalog.engine.partition import Partition
+from stratalog.log.format import FoundOffset
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.util.worker_pool import WorkerPool

@@ -99,7 +99,7 @@ def test_the_largest_timestamp_is_found_where_it_first_stands(open_log: OpenLog)
     log = open_log(segment_bytes=200, index_interval_bytes=1)
     for ahead in (0, 1, 0):
         append(log, timestamp_ms=NOW_MS + ahead)
-    assert log.max_timestamp() == (NOW_MS + 1, 1)
+    assert log.max_timestamp() == (NOW_MS + 1, 1, 0)
 
 
 def _with_size(data: bytes, size: int) -> bytes:

@@ -167,7 +167,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         if storage.cluster is None:
             requested_topics = RequestedTopics(storage.topics, workers, coordinator_logs, lambda: storage.config)
             groups.start()
-            topic_deletions = TopicDeletions(storage.topics, groups, workers)
+            topic_deletions = TopicDeletions(storage.topics, groups, share_states, workers)
             topic_deletions.resume()
             transactions.start()
             share_states.start()

@@ -23,6 +23,7 @@ from stratalog.errors import StratalogError
 if TYPE_CHECKING:
     from stratalog.broker.groups import GroupCoordinator
     from stratalog.broker.metadata import Topic
+    from stratalog.broker.share import ShareStates
     from stratalog.broker.topics import TopicManager
     from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
@@ -33,9 +34,12 @@ logger = logging.getLogger(__name__)
 class TopicDeletions:
     """See the module. Belongs to the loop's thread."""
 
-    def __init__(self, topics: TopicManager, groups: GroupCoordinator, workers: Workers) -> None:
+    def __init__(
+        self, topics: TopicManager, groups: GroupCoordinator, share_states: ShareStates, workers: Workers
+    ) -> None:
         self._topics = topics
         self._groups = groups
+        self._share_states = share_states
         self._workers = workers
         self._going_on: set[asyncio.Task[Topic]] = set()
 
@@ -72,6 +76,7 @@ class TopicDeletions:
         return await self._forget(await self._workers.run(self._topics.begin_deletion, name))
 
     async def _forget(self, topic: Topic) -> Topic:
+        await self._share_states.forget_topic(topic.topic_id)
         await self._groups.loading.wait()
         try:
             written: set[Partition] = set()

@@ -27,7 +27,7 @@ from stratalog.errors import (
     UnknownLeaderEpochError,
 )
 from stratalog.log import PartitionLog
-from stratalog.log.format import AppendInfo, FetchData, Isolation, TimestampOffset
+from stratalog.log.format import AppendInfo, FetchData, FoundOffset, Isolation, TimestampOffset
 from stratalog.log.producers import AppendOrigin, VerificationGuard
 from stratalog.remote.api import TopicIdPartition
 
@@ -50,15 +50,6 @@ class RemoteFetchData:
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class FoundOffset:
-    """Result of a search by time, with the leader epoch of that offset (-1 if unknown)."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
 
 
 #: Roles in which consumers may read from a replica.
@@ -453,22 +444,20 @@ class Partition:
             found = self.remote.offset_for_timestamp(self.topic_id_partition, timestamp_ms, self.log.log_start_offset)
         if found is None:
             found = self.log.offset_for_timestamp(timestamp_ms)
-        return None if found is None else self._with_epoch(found)
+        if found is None:
+            return None
+        epoch = self.log.leader_epochs.epoch_for_offset(found.offset)
+        return FoundOffset(found.timestamp_ms, found.offset, -1 if epoch is None else epoch)
 
     def max_timestamp(self) -> FoundOffset | None:
         """Return the record with the largest timestamp of the local tier, which holds the newest data."""
-        found = self.log.max_timestamp()
-        return None if found is None else self._with_epoch(found)
+        return self.log.max_timestamp()
 
     def latest_offset(self, isolation: Isolation) -> int:
         """Return the end of the records visible at this isolation level."""
         if isolation is Isolation.TXN_COMMITTED:
             return self.log.last_stable_offset
         return self.log.high_watermark if isolation is Isolation.HIGH_WATERMARK else self.log.log_end_offset
-
-    def _with_epoch(self, found: TimestampOffset) -> FoundOffset:
-        epoch = self.log.leader_epochs.epoch_for_offset(found.offset)
-        return FoundOffset(found.timestamp_ms, found.offset, -1 if epoch is None else epoch)
 
 
 class OfflinePartition(Partition):

@@ -36,6 +36,7 @@ from stratalog.log.format import (
     PARTITION_METADATA,
     AppendInfo,
     FetchData,
+    FoundOffset,
     Isolation,
     LogOffset,
     PartitionMetadataFile,
@@ -355,7 +356,7 @@ class PartitionLog:
         """Return the first local record with a timestamp of at least `timestamp_ms`, or None."""
         return self._reader.offset_for_timestamp(timestamp_ms)
 
-    def max_timestamp(self) -> TimestampOffset | None:
+    def max_timestamp(self) -> FoundOffset | None:
         """Return the first local record with the largest timestamp, or None if no record has one."""
         return self._reader.max_timestamp()
 

@@ -15,6 +15,7 @@ from stratalog.errors import CorruptRecordError, OffsetOutOfRangeError
 from stratalog.log.format import (
     FetchData,
     FileSlice,
+    FoundOffset,
     Isolation,
     LogOffset,
     OffsetPosition,
@@ -59,10 +60,10 @@ class Reader:
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         return self._search(lambda local: _find_timestamp(local.segments, timestamp_ms, local.local_log_start_offset))
 
-    def max_timestamp(self) -> TimestampOffset | None:
+    def max_timestamp(self) -> FoundOffset | None:
         return self._search(lambda local: _find_max_timestamp(local.segments))
 
-    def _search(self, search: Callable[[LocalLog], TimestampOffset | None]) -> TimestampOffset | None:
+    def _search(self, search: Callable[[LocalLog], _Found | None]) -> _Found | None:
         local = self._local
         truncations = local.truncations
         if local.closed:
@@ -215,7 +216,7 @@ def _find_timestamp(segments: SegmentTable, timestamp_ms: int, start_offset: int
     return None
 
 
-def _find_max_timestamp(segments: SegmentTable) -> TimestampOffset | None:
+def _find_max_timestamp(segments: SegmentTable) -> FoundOffset | None:
     """Return the first record with the largest timestamp, or None if no record has one."""
     largest: LogSegment | None = None
     for segment in segments:

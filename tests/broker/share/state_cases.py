@@ -21,11 +21,14 @@ from stratalog.wire.api_keys import ApiKey
 #: So that snapshots come soon.
 CONFIG = {"share.coordinator.snapshot.update.records.per.snapshot": "3"}
 TOPIC, PARTITIONS = "t", 4
+_DELETED = "deleted"
 _INITIALIZE, _READ = ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE
 _WRITE, _DELETE = ApiKey.WRITE_SHARE_GROUP_STATE, ApiKey.DELETE_SHARE_GROUP_STATE
 _SUMMARY = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
 _UNKNOWN = uuid.UUID("11111111-2222-3333-4444-555555555555")
 _SHARE = 2
+#: INVALID_REQUEST, of a read: there is no such state.
+_NO_STATE = 42
 
 Batch = tuple[int, int, int, int]
 
@@ -88,6 +91,7 @@ def run(bootstrap_servers: str) -> dict[str, Any]:
         _life(talk)
         _wrong(talk)
         _by_seed(talk)
+        _deleted(talk)
     return talk.answers
 
 
@@ -192,3 +196,27 @@ def _by_seed(talk: StateTalk) -> None:
         talk.write(f"seed: write {turn}", 1, start, *batches, delivery_complete_count=rng.randrange(5))
         talk.read(f"seed: read {turn}", 1)
         talk.summary(f"seed: summary {turn}", 1)
+
+
+def _deleted(talk: StateTalk) -> None:
+    """The states of a topic are deleted with it."""
+    topic = {"name": _DELETED, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    talk.wire.call(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout=10_000, validate_only=False)
+    deadline = time.monotonic() + WAIT_S
+    while _DELETED not in talk.names.values():
+        assert time.monotonic() < deadline, "the topic does not come"
+        talk.know_topics()
+    topic_id = talk.id_of(_DELETED)
+    about = {"topic_id": topic_id, "group": "deleted"}
+    talk.initialize("deleted: begin", 0, offset=5, **about)
+    talk.write("deleted: before", 0, 5, (6, 7, 2, 1), **about)
+    talk.wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": _DELETED, "topic_id": None}], timeout=10_000)
+    parts = [{"topic_id": topic_id, "partitions": [{"partition": 0, "leader_epoch": 0}]}]
+    while talk.wire.call(_READ, 0, group_id="deleted", topics=parts).results[0].partitions[0].error_code != _NO_STATE:
+        assert time.monotonic() < deadline, "the state stays"
+        time.sleep(0.05)
+    talk.read("deleted: read", 0, **about)
+    talk.write("deleted: write", 0, 5, (6, 7, 2, 1), **about)
+    talk.summary("deleted: state", 0, **about)
+    talk.delete("deleted: delete", 0, **about)
+    talk.initialize("deleted: begin again", 0, **about)

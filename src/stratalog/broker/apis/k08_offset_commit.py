@@ -13,7 +13,15 @@ from collections import Counter
 from collections.abc import Container
 from typing import Any
 
-from stratalog.broker.groups import CommittedOffset, TopicPartition, answered_topics, requested_topic, to_ms
+from stratalog.broker.groups import (
+    CommittedOffset,
+    PartPosition,
+    RequestedCommits,
+    TopicPartition,
+    answered_topics,
+    requested_topic,
+    to_ms,
+)
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import (
     GroupIdNotFoundError,
@@ -34,11 +42,9 @@ _PARTITION = struct.Struct(">ih")
 
 @handles(ApiKey.OFFSET_COMMIT, versions=(2, 10))
 async def offset_commit(ctx: RequestContext, request: Any) -> Any:
-    codes: dict[tuple[int, int], int] = {}
+    codes: dict[PartPosition, int] = {}
     unknown: set[int] = set()
-    #: Commits with their positions in the request; duplicates of a partition are in another dict.
-    turns: list[dict[TopicPartition, tuple[tuple[int, int], CommittedOffset]]] = []
-    named: dict[TopicPartition, int] = {}
+    commits = RequestedCommits()
     now_ms = ctx.broker.clock.now_ms()
     expiry = _expiry(request, now_ms)
     looked_at = 0
@@ -51,17 +57,15 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
         if topic is None:
             unknown.add(at)
         for number, partition in enumerate(requested.partitions):
+            position = PartPosition(at, number)
             if topic is None:
-                codes[at, number] = error_code
+                codes[position] = error_code
             elif not 0 <= partition.partition_index < topic.partition_count:
-                codes[at, number] = UnknownTopicOrPartitionError.code
+                codes[position] = UnknownTopicOrPartitionError.code
             else:
-                key = TopicPartition(topic.name, partition.partition_index)
-                times = named[key] = named.get(key, -1) + 1
-                if times == len(turns):
-                    turns.append({})
-                turns[times][key] = (
-                    (at, number),
+                commits.add(
+                    position,
+                    TopicPartition(topic.name, partition.partition_index),
                     CommittedOffset(
                         partition.committed_offset,
                         partition.committed_metadata or "",
@@ -73,25 +77,24 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
                 )
     as_asked = not codes and not unknown
     missing = GroupIdNotFoundError if ctx.version >= _GROUP_NOT_FOUND_FROM else IllegalGenerationError
-    for at, turn in enumerate(turns):
-        if at:
+    for number, turn in enumerate(commits.turns):
+        if number:
             await asyncio.sleep(0)
-        commits = {key: commit for key, (_, commit) in turn.items()}
         try:
             stored = await ctx.broker.groups.commit(
                 request.group_id,
                 request.member_id,
                 getattr(request, "group_instance_id", None),
                 request.generation_id_or_member_epoch,
-                commits,
+                turn,
                 missing_group=missing,
                 version=ctx.version,
             )
         except KafkaError as error:
-            stored = dict.fromkeys(commits, wire_code(error))
+            stored = dict.fromkeys(turn, wire_code(error))
             if as_asked:
                 unknown.update(range(len(request.topics)))  # an error of the group applies to the whole request
-        codes.update({turn[key][0]: code for key, code in stored.items()})
+        codes.update(commits.placed(number, stored))
     return _response(ctx, request, codes, as_asked=as_asked, kept=unknown)
 
 
@@ -102,7 +105,7 @@ def _expiry(request: Any, now_ms: int) -> int | None:
 
 
 def _response(
-    ctx: RequestContext, request: Any, codes: dict[tuple[int, int], int], *, as_asked: bool, kept: Container[int]
+    ctx: RequestContext, request: Any, codes: dict[PartPosition, int], *, as_asked: bool, kept: Container[int]
 ) -> Any:
     partition_end = b"\0" if ctx.version >= _FLEXIBLE_FROM else b""  # no tagged fields
     by_id = ctx.version >= _TOPIC_IDS_FROM
@@ -110,7 +113,7 @@ def _response(
         ctx.parts(
             ctx.make("OffsetCommitResponseTopic", name=key, topic_id=key),
             [
-                _PARTITION.pack(partition.partition_index, codes[at, number]) + partition_end
+                _PARTITION.pack(partition.partition_index, codes[PartPosition(at, number)]) + partition_end
                 for at, number, partition in entries
             ],
         )

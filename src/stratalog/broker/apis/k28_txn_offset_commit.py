@@ -8,6 +8,7 @@ with the transaction's commit.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from stratalog.broker.groups import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,
     CommittedOffset,
+    PartPosition,
+    RequestedCommits,
     TopicPartition,
     answered_topics,
     requested_topic,
@@ -39,8 +42,8 @@ _TOPIC_IDS_FROM = 6
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 6))
 async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
-    codes: dict[TopicPartition, int] = {}
-    commits: dict[TopicPartition, CommittedOffset] = {}
+    codes: dict[PartPosition, int] = {}
+    commits = RequestedCommits()
     now_ms = ctx.broker.clock.now_ms()
     unknown: set[int] = set()
     by_id = ctx.version >= _TOPIC_IDS_FROM
@@ -48,39 +51,36 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
         topic, error_code = requested_topic(ctx.broker, requested, by_id=by_id)
         if topic is None:
             unknown.add(at)
-        name = _named(ctx, requested)
-        async for partition in in_turns(requested.partitions):
-            key = TopicPartition(name, partition.partition_index)
+        async for number, partition in in_turns(enumerate(requested.partitions)):
+            position = PartPosition(at, number)
             if topic is None:
-                codes[key] = error_code
+                codes[position] = error_code
             elif not 0 <= partition.partition_index < topic.partition_count:
-                codes[key] = UnknownTopicOrPartitionError.code
+                codes[position] = UnknownTopicOrPartitionError.code
             else:
-                commits[key] = CommittedOffset(
-                    partition.committed_offset,
-                    partition.committed_metadata or "",
-                    now_ms,
-                    getattr(partition, "committed_leader_epoch", -1),
-                    topic_id=topic.topic_id,
+                commits.add(
+                    position,
+                    TopicPartition(topic.name, partition.partition_index),
+                    CommittedOffset(
+                        partition.committed_offset,
+                        partition.committed_metadata or "",
+                        now_ms,
+                        getattr(partition, "committed_leader_epoch", -1),
+                        topic_id=topic.topic_id,
+                    ),
                 )
     as_asked = not codes and not unknown
-    if commits:
-        codes.update(await _store(ctx, request, commits))
+    for number, turn in enumerate(commits.turns):
+        if number:
+            await asyncio.sleep(0)
+        codes.update(commits.placed(number, await _store(ctx, request, turn)))
     kept: Container[int] = range(len(request.topics)) if as_asked and not by_id else unknown
     answers = answered_topics(
         request.topics, lambda topic: topic.topic_id if by_id else topic.name, as_asked=as_asked, kept=kept
     )
     if by_id:  # results of topics that were refused before the coordinator come first
         answers.sort(key=lambda answer: not any(at in unknown for at, _, _ in answer[1]))
-    return ctx.respond(topics=[_answer(ctx, request, key, partitions, codes) for key, partitions in answers])
-
-
-def _named(ctx: RequestContext, requested: Any) -> str:
-    """Return the name of a topic in the request; if its id is unknown, that id."""
-    if ctx.version < _TOPIC_IDS_FROM:
-        return str(requested.name)
-    topic, _ = requested_topic(ctx.broker, requested, by_id=True)
-    return str(requested.topic_id) if topic is None else topic.name
+    return ctx.respond(topics=[_answer(ctx, key, partitions, codes) for key, partitions in answers])
 
 
 async def _store(
@@ -118,7 +118,7 @@ async def _store(
 
 
 def _answer(
-    ctx: RequestContext, request: Any, key: Any, partitions: Iterable[Any], codes: dict[TopicPartition, int]
+    ctx: RequestContext, key: Any, partitions: Iterable[tuple[int, int, Any]], codes: dict[PartPosition, int]
 ) -> Any:
     return ctx.make(
         "TxnOffsetCommitResponseTopic",
@@ -128,8 +128,8 @@ def _answer(
             ctx.make(
                 "TxnOffsetCommitResponsePartition",
                 partition_index=partition.partition_index,
-                error_code=codes[TopicPartition(_named(ctx, request.topics[at]), partition.partition_index)],
+                error_code=codes[PartPosition(at, number)],
             )
-            for at, _, partition in partitions
+            for at, number, partition in partitions
         ],
     )

@@ -13,6 +13,8 @@ from stratalog.broker.share import SharePlace
 from stratalog.config import SHARE_VERSION
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from stratalog.broker.cluster.delta import MetadataDelta
     from stratalog.broker.coordinator_loading import CoordinatorLoading
     from stratalog.broker.services import BrokerServices
@@ -56,10 +58,11 @@ class ElectedCoordinators:
         for topic_id in delta.deleted_topics:
             topic = delta.image.topics.get(topic_id)
             if topic is not None and topic.name not in self._loadings:
-                self._do(self._forget, topic.name)
+                self._do(self._forget, topic.name, topic_id)
 
-    def _forget(self, topic: str) -> None:
+    def _forget(self, topic: str, topic_id: UUID) -> None:
         self._services.groups.forget_topic(topic)
+        self._services.share_states.begin_to_forget(topic_id)
 
     def _do(self, what: Callable[..., object], *arguments: object) -> None:
         try:

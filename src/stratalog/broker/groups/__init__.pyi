@@ -1,6 +1,7 @@
 from .coordinator import GroupCoordinator as GroupCoordinator
 from .group import ClassicGroup as ClassicGroup
 from .offsets import CommittedOffset as CommittedOffset, TopicPartition as TopicPartition
+from .requested_commits import PartPosition as PartPosition, RequestedCommits as RequestedCommits
 from .state import GroupState as GroupState
 from .values import (
     NO_GENERATION as NO_GENERATION,

@@ -33,12 +33,15 @@ from stratalog.errors import (
     FencedLeaderEpochError,
     FencedStateEpochError,
     InvalidRequestError,
+    KafkaError,
     NotCoordinatorError,
     UnknownTopicOrPartitionError,
 )
 from stratalog.records import Codec
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from stratalog.broker.purgatory import Purgatory
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
@@ -99,6 +102,7 @@ class ShareStates:
         self._snapshot_offsets: dict[ShareKey, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._tidying: asyncio.Task[None] | None = None
+        self._forgetting: set[asyncio.Task[None]] = set()
         self.loading = CoordinatorLoading(
             storage, workers, self.log, decode=_decode, take=self._take, drop=self._drop, contents=OrderedContents
         )
@@ -238,6 +242,20 @@ class ShareStates:
         """Append a record, and apply it."""
         (offset,) = self.log.append(str(key), [encode_share_state(key, value)])
         self._apply(key, value, offset)
+
+    def begin_to_forget(self, topic_id: UUID) -> None:
+        """Start `forget_topic`."""
+        task = self._workers.loop.create_task(self.forget_topic(topic_id))
+        self._forgetting.add(task)
+        task.add_done_callback(self._forgetting.discard)
+
+    async def forget_topic(self, topic_id: UUID) -> None:
+        """Delete the states of a deleted topic; those that cannot be deleted now are deleted by the next cleanup."""
+        try:
+            for _ in in_pieces([key for key in self._held if key.topic_id == topic_id], self._delete_without_topic):
+                await asyncio.sleep(0)  # other requests get their turn
+        except KafkaError as error:
+            logger.info("Share states of the deleted topic %s stay until the next cleanup: %s", topic_id, error)
 
     # --- cleanup ------------------------------------------------------------------------------------------------------
 

@@ -79,6 +79,7 @@ from .values import (
     EpochEntry as EpochEntry,
     FetchData as FetchData,
     FileSlice as FileSlice,
+    FoundOffset as FoundOffset,
     Isolation as Isolation,
     LogOffset as LogOffset,
     OffsetPosition as OffsetPosition,

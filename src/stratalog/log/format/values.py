@@ -24,6 +24,14 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
+class FoundOffset(NamedTuple):
+    """Result of a search by time, with the leader epoch in which the record was written (-1 if unknown)."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
 class EpochEntry(NamedTuple):
     """A leader epoch and the offset of its first record."""
 

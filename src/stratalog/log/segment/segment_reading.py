@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
-from stratalog.log.format import BatchPosition, FileSlice, OffsetPosition, TimestampOffset
+from stratalog.log.format import BatchPosition, FileSlice, FoundOffset, OffsetPosition, TimestampOffset
 from stratalog.log.index import OffsetIndex, TimeIndex
 from stratalog.records import (
     BATCH_SIZE_MIN,
@@ -244,8 +244,11 @@ class ReadableSegment(ABC):
                         return TimestampOffset(record.timestamp_ms, record.offset)
         return None
 
-    def find_max_timestamp_record(self) -> TimestampOffset | None:
-        """Return the first record with the segment's largest timestamp, or None if no record has one."""
+    def find_max_timestamp_record(self) -> FoundOffset | None:
+        """Return the first record with the segment's largest timestamp, or None if no record has one.
+
+        The leader epoch is that of the batch: the log may start after it, and then no longer knows the epoch.
+        """
         largest = self.max_timestamp
         found = self.translate_offset(largest.offset) if largest.timestamp_ms >= 0 else None
         if found is None:
@@ -256,7 +259,7 @@ class ReadableSegment(ABC):
                 batch.ensure_valid()
                 for record in batch.records():
                     if record.timestamp_ms == largest.timestamp_ms:
-                        return TimestampOffset(record.timestamp_ms, record.offset)
+                        return FoundOffset(record.timestamp_ms, record.offset, batch.partition_leader_epoch)
         return None
 
     def read_next_offset(self) -> int:
