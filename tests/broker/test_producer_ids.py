@@ -18,6 +18,8 @@ from stratalog.broker.server.server import Broker
 from stratalog.broker.workers import Workers
 from stratalog.cli.main import run
 from stratalog.errors import KafkaStorageError
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
 from stratalog.wire.api_keys import ApiKey
 
 
@@ -143,3 +145,17 @@ def test_a_directory_that_is_taken_over_keeps_its_producers_ids_for_itself(tmp_p
         assert partition.log.log_end_offset == 5
     with Broker(tmp_path / "ours") as again:
         assert run(["produce", "orders", "four", "-b", again.bootstrap_servers]) == 0
+
+
+def test_an_id_that_a_client_writes_does_not_use_up_those_before_it(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
+        broker.services.topics.create("orders", 1)
+        partition = broker.services.partition("orders", 0)
+        assert partition is not None
+        partition.append(
+            build_batch([Record(0, 0, None, b"v")], producer_id=2**63 - 1, producer_epoch=0, base_sequence=0)
+        )
+        more = [{"name": "orders", "count": 2, "assignments": None}]
+        assert wire.call(ApiKey.CREATE_PARTITIONS, 3, topics=more, timeout=30_000).results[0].error_code == 0
+        answer = wire.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60_000)
+        assert (int(answer.error_code), int(answer.producer_id)) == (0, 0)

@@ -414,8 +414,6 @@ class _Maker:
                 return Pool(
                     [-1] * (key is ApiKey.INIT_PRODUCER_ID) * 2 + [Ref("producer epoch", owner)], [-1, 0, 5, 32767]
                 )
-            case _, "producer_id_filters":
-                return Pool([Ref("producer id", names.producers[0])], [-1, 4711])
             case _, "member_id":
                 return Pool([self._member(before.get("group_id", names.groups[0]))], ["", "no-such-member"])
             case _, "generation_id" | "generation_id_or_member_epoch":

@@ -307,12 +307,17 @@ class TopicManager:
     def add_partitions(self, name: str, partition_count: int) -> Topic:
         """Add partitions to a topic; InvalidPartitionsError unless the count increases."""
         with self._lock:
+            before = self.store.topic(name)
             topic = self.store.set_partition_count(name, partition_count)
-            self._reserve_producer_ids(self._logs.create_topic(self.spec(topic)))
+            partitions = self._logs.create_topic(self.spec(topic))
+            self._reserve_producer_ids(partitions[before.partition_count if before is not None else 0 :])
             return topic
 
     def _reserve_producer_ids(self, partitions: Iterable[Partition]) -> None:
-        """Skip producer ids in existing directories, which may come from another cluster."""
+        """Skip producer ids in directories that new partitions take over, which may come from another cluster.
+
+        Clients may write any id: those in other partitions are not skipped.
+        """
         known = [each.log.active_producers() for each in partitions if each.log.log_end_offset]
         if used := [entry.producer_id for entries in known for entry in entries]:
             self.store.reserve_producer_ids(max(used))
