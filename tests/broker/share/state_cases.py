@@ -207,7 +207,7 @@ def _deleted(talk: StateTalk) -> None:
         assert time.monotonic() < deadline, "the topic does not come"
         talk.know_topics()
     topic_id = talk.id_of(_DELETED)
-    about = {"topic_id": topic_id, "group": "deleted"}
+    about: dict[str, Any] = {"topic_id": topic_id, "group": "deleted"}
     talk.initialize("deleted: begin", 0, offset=5, **about)
     talk.write("deleted: before", 0, 5, (6, 7, 2, 1), **about)
     talk.wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": _DELETED, "topic_id": None}], timeout=10_000)
