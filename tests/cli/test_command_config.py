@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,22 @@ def test_a_file_that_says_nothing_usable_is_named(
     assert str(file) in line
     assert said in line
     assert "option kafka." not in line
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ("ssl.truststore.location={missing}", "ssl.truststore.location={missing}: cannot be read"),
+        ("ssl.keystore.location={missing}", "ssl.keystore.location={missing}: expected a private key"),
+        ("ssl.truststore.certificates=none", "ssl.truststore.certificates: expected certificates in PEM"),
+    ],
+)
+def test_a_store_that_cannot_be_read_is_named_by_file_and_property(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, key: str
+) -> None:
+    file, missing = tmp_path / "client.properties", tmp_path / "missing.pem"
+    file.write_text(f"security.protocol=SSL\n{more.format(missing=missing)}\n")
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        cli = CommandLine(f"127.0.0.1:{listening.getsockname()[1]}", capsys)
+        line = cli.refused("topics", "list", "--command-config", str(file), code=2)
+    assert f"{file}: {key.format(missing=missing)}" in line

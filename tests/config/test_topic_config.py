@@ -130,9 +130,32 @@ def test_a_properties_file_is_read_as_java_does() -> None:
     assert parse_properties(text, "f") == {"a": "1", "b": "x=y", "long": "one,two"}
 
 
-def test_a_line_that_is_no_property_is_named() -> None:
-    with pytest.raises(UsageError, match="f:2: expected key=value, found 'oops'"):
+def test_a_line_that_is_no_property_is_named_and_not_shown() -> None:
+    """It may be a line of a private key, or the rest of a password."""
+    with pytest.raises(UsageError, match=r"f:2: expected key=value$"):
         parse_properties("a=1\noops\n", "f")
+
+
+@pytest.mark.parametrize("escape", [r"\u12", r"\u12fg", r"\ud83d", r"\ude00x"])
+def test_an_escape_that_is_no_character_is_named_and_not_shown(escape: str) -> None:
+    with pytest.raises(UsageError, match=r"f:2: expected \\uXXXX with four hexadecimal digits$"):
+        parse_properties(f"a=1\npassword=secret{escape}\n", "f")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\ufefflisteners=SSL://:1", {"listeners": "SSL://:1"}),
+        ("p=\\ud83d\\ude00", {"p": "\U0001f600"}),  # as Java writes it
+        ("p=a\u2028b=c\x0bd\x85e", {"p": "a\u2028b=c\x0bd\x85e"}),  # none of them ends a line in Java
+        ("p=\xa0a\xa0", {"p": "\xa0a\xa0"}),
+        ("a=1\rb=2\r\nc=3", {"a": "1", "b": "2", "c": "3"}),
+        ("a=1\\ \nauthorizer.class.name=x", {"a": "1", "authorizer.class.name": "x"}),  # an escaped blank goes on
+        ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
+    ],
+)
+def test_lines_and_blanks_are_those_of_java(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text, "f") == expected
 
 
 def test_unknown_broker_keys_are_kept_for_plugins_and_reported() -> None:

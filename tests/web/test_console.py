@@ -10,11 +10,14 @@ import threading
 import urllib.parse
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
 from starlette.requests import Request
 from starlette.routing import Route
 from tests.support.schema_registry import schema_registry
@@ -201,6 +204,29 @@ def test_users_of_plain_get_in_too_and_programs_by_basic(secured: tuple[Broker, 
     basic = b64encode(b"alice:alice-secret").decode()
     reported = Client(secured[1]).get("/api/topics", Authorization=f"Basic {basic}")
     assert [topic["name"] for topic in reported.json["topics"]] == ["orders"]
+
+
+def test_a_login_by_plain_does_not_read_the_keys_of_another_mechanism(tmp_path: Path) -> None:
+    """They may be at a server that is slow or away: each login, also a wrong one, would ask it."""
+    keys = tmp_path / "keys.json"
+    public = rsa.generate_private_key(public_exponent=65537, key_size=2048).public_key()
+    keys.write_text(json.dumps({"keys": [{**json.loads(RSAAlgorithm.to_jwk(public)), "kid": "first"}]}))
+    broker, web = _serve(
+        tmp_path / "data",
+        listeners="SASL_PLAINTEXT://127.0.0.1:0",
+        inter_broker_listener_name="SASL_PLAINTEXT",
+        sasl_enabled_mechanisms="OAUTHBEARER,PLAIN",
+        stratalog_web_login="required",
+        **{
+            "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+            "sasl.oauthbearer.expected.audience": "us",
+            "sasl.oauthbearer.expected.issuer": "them",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": 'x.PlainLoginModule required user_bob="builder";',
+        },
+    )
+    with closing(broker), closing(web):
+        keys.unlink()
+        assert logged_in(web.url, "bob", "builder").get("/api/topics").status == 200
 
 
 @pytest.mark.parametrize(

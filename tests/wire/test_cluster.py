@@ -209,6 +209,7 @@ def test_options_travel_and_show_no_secret() -> None:
             "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
             f'username="me" password="{secret}";',
             "kafka.ssl.keystore.key": secret,
+            "kafka.ssl.keystore.certificate.chain": "-----BEGIN CERTIFICATE-----",
             "kafka.ssl.key.password": secret,
             "kafka.group.id": "whatever",
         }
@@ -248,6 +249,18 @@ def test_options_travel_and_show_no_secret() -> None:
             {"kafka.security.protocol": "SSL", "kafka.ssl.cipher.suites": "TLS_OWN"},
             "kafka.ssl.cipher.suites=TLS_OWN: TLS_OWN is not known to OpenSSL",
         ),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.ssl.keystore.key": "a key"},
+            r"kafka\.ssl\.keystore\.key: needs ssl\.keystore\.certificate\.chain too$",
+        ),
+        (
+            {
+                "kafka.security.protocol": "SSL",
+                "kafka.ssl.truststore.location": "/ca.pem",
+                "kafka.ssl.truststore.certificates": "certificates",
+            },
+            r"kafka\.ssl\.truststore\.location: cannot be combined with ssl\.truststore\.certificates$",
+        ),
     ],
 )
 def test_options_that_cannot_work(options: dict[str, str], message: str) -> None:
@@ -262,14 +275,23 @@ def test_an_empty_truststore_does_not_mean_the_certificates_of_the_system(tmp_pa
         tls_context(Tls(truststore_path=str(empty)))
 
 
-def test_a_bad_login_is_not_repeated_in_the_message() -> None:
+@pytest.mark.parametrize(
+    "jaas",
+    [
+        'PlainLoginModule password="hunter2"',
+        'PlainLoginModule required username="me" password="hunter2"',
+        'PlainLoginModule required username="me" password="hunter2',
+        'PlainLoginModule required username="me" "hunter2" password="x";',
+    ],
+)
+def test_a_bad_login_is_not_repeated_in_the_message(jaas: str) -> None:
     with pytest.raises(UsageError) as raised:
         ConnectionOptions.of(
             {
                 "kafka.bootstrap.servers": "a:1",
                 "kafka.security.protocol": "SASL_PLAINTEXT",
                 "kafka.sasl.mechanism": "PLAIN",
-                "kafka.sasl.jaas.config": 'PlainLoginModule password="hunter2"',
+                "kafka.sasl.jaas.config": jaas,
             }
         )
     assert "hunter2" not in str(raised.value)

@@ -8,7 +8,7 @@ from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, BrokerConf
 from stratalog.config.broker_keys import NO_OTHERS, ONE_REPLICA
 from stratalog.config.kafka_keys import with_suggestion
 from stratalog.config.keys import ConfigKey
-from stratalog.config.listeners import LISTENERS, key_of_listener, parse_listeners
+from stratalog.config.listeners import LISTENERS, key_of_listener, listener_prefix, parse_listeners
 from stratalog.config.segment_size import SEGMENT_BYTES_MIN
 from stratalog.config.topic import TOPIC_KEYS
 from stratalog.config.unkept import joins_cluster
@@ -30,6 +30,7 @@ def broker_advice(config: BrokerConfig) -> Iterator[str]:
         known = [key.name for key in BROKER_KEYS]
         names = ", ".join(with_suggestion(name, known) for name in unknown)
         yield f"Unknown configuration keys: {names}"
+    yield from _of_no_listener(config)
     of_cluster = joins_cluster(config.properties)
     yield from _without_effect(
         (key, config[key.name])
@@ -49,6 +50,19 @@ def _is_of_a_listener(name: str) -> bool:
     key = key_of_listener(name)
     of_mechanism = key.partition(".")[2]
     return key != name and (key in BROKER_KEYS or of_mechanism in BROKER_KEYS or of_mechanism == "sasl.jaas.config")
+
+
+def _of_no_listener(config: BrokerConfig) -> Iterator[str]:
+    """Yield a warning about settings of listeners that there are not: a wrong name would leave one less protected."""
+    if not config.is_set(LISTENERS):
+        return
+    prefixes = tuple(listener_prefix(each.name) for each in parse_listeners(config[LISTENERS], config.properties))
+    names = sorted(
+        name for name in config.properties if name != key_of_listener(name) and not name.startswith(prefixes)
+    )
+    if names:
+        found = ", ".join(f"{prefix}*" for prefix in prefixes)
+        yield f"{', '.join(names)}: no effect: listeners has no such listener; keys of those that it has: {found}"
 
 
 def minimum_advice(config: BrokerConfig) -> Iterator[str]:

@@ -21,7 +21,7 @@ from stratalog.broker.security import (
     SaslFailureError,
     ScramCredential,
     credential_of_password,
-    sasl_settings,
+    plain_exchange,
 )
 from stratalog.config import client_listeners, listener_settings
 from stratalog.errors import InvalidConfigError
@@ -117,10 +117,9 @@ def _plain_principal(broker: BrokerServices, user: str, password: str) -> Princi
         if not listener.protocol.startswith("SASL_"):
             continue
         try:
-            found = sasl_settings(listener_settings(config, listener.name), listener.name).mechanisms.get("PLAIN")
-            if found is None:
+            exchange = plain_exchange(listener_settings(config, listener.name), listener.name)
+            if exchange is None:
                 continue
-            exchange = found.make(lambda _mechanism, _name, _is_token: None)
             exchange.evaluate(f"\0{user}\0{password}".encode())
         except (SaslFailureError, InvalidConfigError):
             continue

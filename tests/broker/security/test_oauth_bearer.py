@@ -187,6 +187,17 @@ def test_tokens_for_anybody_from_anybody_count_where_that_is_allowed_by_name(tmp
         assert authenticate(broker, issuer.token(aud="elsewhere", iss="them")).error_code == 0
 
 
+def test_settings_of_the_mechanism_take_precedence_as_in_kafka(tmp_path: Path, issuer: Issuer) -> None:
+    prefix = "listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer"
+    more = {f"{prefix}.expected.audience": "narrow", f"{prefix}.sub.claim.name": "azp"}
+    with Broker(tmp_path / "data", config=config_of(issuer, **more)) as broker:
+        assert authenticate(broker, issuer.token(azp="billing")).error_code == 58
+        assert authenticate(broker, issuer.token(aud="narrow")).error_code == 58
+        assert authenticate(broker, issuer.token(aud="narrow", azp="billing"), "n,a=billing,").error_code == 0
+    with pytest.raises(InvalidConfigError, match=rf"{prefix}\.clock\.skew\.seconds"):
+        Broker(tmp_path / "other", config=config_of(issuer, **{f"{prefix}.clock.skew.seconds": "-1"}))
+
+
 def test_keys_of_both_sides_are_no_keys(tmp_path: Path, issuer: Issuer) -> None:
     issuer.path.write_text(json.dumps({"keys": [{"kty": "oct", "kid": "first", "k": "c2VjcmV0"}]}))
     with pytest.raises(InvalidConfigError, match="expected public keys"):

@@ -5,7 +5,12 @@ from .delegation_tokens import (
 )
 from .key_stores import load_identity as load_identity, load_trusted as load_trusted
 from .peer import ANONYMOUS as ANONYMOUS, Listener as Listener, Peer as Peer, Principal as Principal
-from .sasl import SaslMechanism as SaslMechanism, SaslSettings as SaslSettings, sasl_settings as sasl_settings
+from .sasl import (
+    SaslMechanism as SaslMechanism,
+    SaslSettings as SaslSettings,
+    plain_exchange as plain_exchange,
+    sasl_settings as sasl_settings,
+)
 from .sasl_exchange import SaslExchange as SaslExchange, SaslFailureError as SaslFailureError
 from .scram import (
     ITERATIONS_MAX as ITERATIONS_MAX,

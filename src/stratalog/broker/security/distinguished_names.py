@@ -58,7 +58,7 @@ def parse_rules(value: str) -> tuple[MappingRule, ...]:
             rules.append(_DEFAULT)
             continue
         try:
-            pattern = re.compile(found[2])
+            pattern = re.compile(found[2], re.ASCII)  # as in Java: \w is no letter of other scripts
         except re.error as error:
             raise invalid(RULES_KEY, value, f"`{found[2]}` is no pattern: {error}") from None
         rules.append(MappingRule(pattern, _replacement(found[3], pattern.groups), found[4]))

@@ -48,6 +48,10 @@ def load_identity(config: BrokerConfig, prefix: str = "") -> Identity:
             raise InvalidConfigError(f"{prefix}ssl.keystore.key is not set: {key} needs its private key")
         pem = f"{config['ssl.keystore.key']}\n{config['ssl.keystore.certificate.chain']}\n"
         return Identity(pem.encode(), password, key)
+    if config["ssl.keystore.key"]:
+        raise InvalidConfigError(
+            f"{prefix}ssl.keystore.certificate.chain is not set: {prefix}ssl.keystore.key needs its certificates"
+        )
     if not location:
         raise InvalidConfigError(
             f"{prefix}ssl.keystore.location is not set: a listener that speaks TLS needs a key and its certificates"
@@ -70,9 +74,13 @@ def load_trusted(config: BrokerConfig, prefix: str = "") -> str | None:
     if text:
         if kind != _PEM:
             raise InvalidConfigError(f"{prefix}ssl.truststore.type={kind}: {key} is for the type PEM")
+        if location:
+            raise InvalidConfigError(f"{prefix}ssl.truststore.location={location}: cannot be combined with {key}")
         found = str(text)
     elif location:
         content = _read(location, key)
+        if kind == _PEM and config["ssl.truststore.password"]:
+            raise InvalidConfigError(f"{prefix}ssl.truststore.password: not for PEM, whose certificates have none")
         if kind == _PEM:
             found = content.decode("ascii", "replace")
         else:

@@ -1,13 +1,13 @@
 """SASL of one listener: its enabled mechanisms and their settings.
 
 A mechanism's own settings have its name in lower case as prefix: `plain.sasl.jaas.config`,
-`scram-sha-512.connections.max.reauth.ms`.
+`scram-sha-512.connections.max.reauth.ms`, `oauthbearer.sasl.oauthbearer.expected.audience`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Final
 
@@ -15,16 +15,18 @@ from stratalog.broker.security.oauth_bearer import OAuthBearerExchange, TokenRul
 from stratalog.broker.security.plain import PlainExchange, plain_passwords
 from stratalog.broker.security.sasl_exchange import SaslExchange
 from stratalog.broker.security.scram import SCRAM_HASHES, Accounts, ScramExchange
-from stratalog.config import BrokerConfig, jaas_module, jaas_options, listener_prefix
+from stratalog.config import BROKER_KEYS, BrokerConfig, jaas_module, jaas_options, listener_prefix
 from stratalog.errors import InvalidConfigError
 from stratalog.util import SYSTEM_CLOCK
 
 MECHANISMS_KEY: Final = "sasl.enabled.mechanisms"
 _REAUTH: Final = "connections.max.reauth.ms"
 _JAAS: Final = "sasl.jaas.config"
+_PLAIN: Final = "PLAIN"
 _OAUTH: Final = "OAUTHBEARER"
+_OAUTH_KEYS: Final = "sasl.oauthbearer."
 _MODULES: Final = {
-    "PLAIN": "PlainLoginModule",
+    _PLAIN: "PlainLoginModule",
     **dict.fromkeys(SCRAM_HASHES, "ScramLoginModule"),
     _OAUTH: "OAuthBearerLoginModule",
 }
@@ -64,8 +66,30 @@ def sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings:
     )
 
 
+def plain_exchange(config: BrokerConfig, listener: str) -> SaslExchange | None:
+    """Return an exchange of PLAIN, None if a listener does not have it enabled. `config` is the listener's own.
+
+    The settings of other mechanisms are not looked at: to read their keys may take time, or fail.
+    """
+    if _PLAIN not in config[MECHANISMS_KEY]:
+        return None
+    return _maker(config, listener_prefix(listener), _PLAIN)(lambda _mechanism, _name, _is_token: None)
+
+
 def _mechanism(config: BrokerConfig, prefix: str, name: str) -> SaslMechanism:
-    return SaslMechanism(name, _maker(config, prefix, name), _reauth_ms(config, prefix, name))
+    own = _of_mechanism(config, prefix, name)
+    return SaslMechanism(name, _maker(own, prefix, name), own[_REAUTH])
+
+
+def _of_mechanism(config: BrokerConfig, prefix: str, name: str) -> BrokerConfig:
+    """Return a listener's configuration with what is set for one mechanism. InvalidConfigError names the whole key."""
+    begin = f"{name.lower()}."
+    own = {key.removeprefix(begin): raw for key, raw in config.properties.items() if key.startswith(begin)}
+    own = {key: raw for key, raw in own.items() if key == _REAUTH or key.startswith(_OAUTH_KEYS)}
+    for key, raw in own.items():
+        if key in BROKER_KEYS:
+            replace(BROKER_KEYS[key], name=prefix + begin + key).parse(raw)
+    return config.with_overrides(own) if own else config
 
 
 def _maker(config: BrokerConfig, prefix: str, name: str) -> MakeExchange:
@@ -132,13 +156,3 @@ def _options(config: BrokerConfig, prefix: str, name: str) -> Mapping[str, str]:
     if options is None or jaas_module(line) != _MODULES[name]:
         raise InvalidConfigError(f"{prefix}{key}: expected a line such as ...{_MODULES[name]} required ...;")
     return options
-
-
-def _reauth_ms(config: BrokerConfig, prefix: str, name: str) -> int:
-    key = f"{name.lower()}.{_REAUTH}"
-    text = config.properties.get(key)
-    if text is None:
-        return int(config[_REAUTH])
-    if not text.strip().isdecimal():
-        raise InvalidConfigError(f"Invalid value {text} for configuration {prefix}{key}: Not a number of type LONG")
-    return int(text)

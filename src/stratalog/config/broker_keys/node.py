@@ -29,7 +29,7 @@ NODE_KEYS: Final = (
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     key("listener.security.protocol.map", STR,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Security protocol of each listener. Only PLAINTEXT is supported."),
+        "Security protocol of each listener: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."),
     key("controller.listener.names", LIST, (),
         "Names of the controllers' listeners. They are not opened. A broker of a cluster reaches the controllers "
         "by the protocol and settings of the first."),

@@ -17,7 +17,7 @@ from typing import Final, Self
 from stratalog.config import jaas_options, parse_properties
 from stratalog.errors import UsageError
 from stratalog.util import REAL_FILESYSTEM
-from stratalog.wire.client.properties import Properties
+from stratalog.wire.client.properties import OPTION, Properties
 from stratalog.wire.client.tls_options import SYSTEM_TLS, Tls, read_tls
 
 DEFAULT_PORT: Final = 9092
@@ -77,9 +77,7 @@ class ConnectionOptions:
     what: str = "kafka.bootstrap.servers"
 
     @classmethod
-    def of(
-        cls, options: Mapping[str, str], *, what: str = "kafka.bootstrap.servers", where: str = "option kafka."
-    ) -> Self:
+    def of(cls, options: Mapping[str, str], *, what: str = "kafka.bootstrap.servers", where: str = OPTION) -> Self:
         """From options named `kafka.<property>`.
 
         Others, and properties of no concern to a connection, are not looked at.

@@ -8,6 +8,8 @@ from typing import Final
 from stratalog.errors import UsageError
 
 _PREFIX: Final = "kafka."
+#: What messages put before a property that came by an option.
+OPTION: Final = f"option {_PREFIX}"
 
 
 class Properties:

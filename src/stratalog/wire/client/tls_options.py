@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.wire.client.properties import Properties
+from stratalog.wire.client.properties import OPTION, Properties
 from stratalog.wire.client.tls_limits import TLS_VERSIONS, limit_tls
+
+#: Pairs of properties for the same thing.
+_EXCLUSIVE: Final = (
+    ("ssl.truststore.location", "ssl.truststore.certificates"),
+    ("ssl.keystore.location", "ssl.keystore.key"),
+    ("ssl.keystore.location", "ssl.keystore.certificate.chain"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,8 @@ class Tls:
     versions: tuple[str, ...] = tuple(TLS_VERSIONS)
     #: Java's names; none means all.
     suites: tuple[str, ...] = ()
+    #: What messages put before a property: the file or the kind of option that it came from.
+    where: str = OPTION
 
 
 #: Trust of the system, and no identity.
@@ -39,6 +48,11 @@ def read_tls(reader: Properties) -> Tls:
             raise UsageError(
                 f"{reader.where}ssl.{store}.type={kind}: only PEM is read; keytool and openssl turn others into it"
             )
+    for one, other in _EXCLUSIVE:
+        if reader.text(one) is not None and reader.text(other) is not None:
+            raise UsageError(f"{reader.where}{one}: cannot be combined with {other}")
+    if reader.text("ssl.keystore.key") is not None and reader.text("ssl.keystore.certificate.chain") is None:
+        raise UsageError(f"{reader.where}ssl.keystore.key: needs ssl.keystore.certificate.chain too")
     endpoint = reader.verbatim("ssl.endpoint.identification.algorithm")
     if (endpoint or "").strip().lower() not in ("", "https"):
         raise UsageError(f"{reader.where}ssl.endpoint.identification.algorithm={endpoint}: expected https, or nothing")
@@ -58,4 +72,5 @@ def read_tls(reader: Properties) -> Tls:
         checks_host=endpoint is None or bool(endpoint.strip()),
         versions=versions,
         suites=suites,
+        where=reader.where,
     )
