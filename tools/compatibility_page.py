@@ -30,7 +30,7 @@ NAMES = {
 #: What there is to say of an API, by key.
 NOTES = {
     17: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
-    34: "while it is produced to; a directory for a partition that is still to come is not remembered",
+    34: "while it is produced to; in a cluster leaders and followers, once the controller has the new directory",
     36: "sessions that end (KIP-368)",
     0: "acks 0, 1, all; idempotent, transactional; versions 0 to 2 are advertised, as Kafka does, and refused",
     1: "long poll, `sendfile`, both tiers, read_committed; sessions (KIP-227), all slots in one cache instead of eight",

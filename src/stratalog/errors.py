@@ -81,6 +81,9 @@ class LargeBatchError(StillLoadingError):
     """Nothing has been done, as this thread serves many and the batch takes long: the same works on another thread."""
 
 
+class ReplicaNotAvailableError(KafkaError, code=9): ...
+
+
 class MessageTooLargeError(KafkaError, code=10): ...
 
 

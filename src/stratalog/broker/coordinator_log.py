@@ -362,12 +362,15 @@ def read_contents(
 
 def _batches(partition: Partition, is_over: Callable[[], bool]) -> Iterator[RecordBatch]:
     """Yield all valid batches. Damaged ones are skipped: records of other owners do not depend on them."""
-    log = partition.log
-    offset = log.log_start_offset
+    offset = partition.log.log_start_offset
     is_damaged = False
-    while offset < log.log_end_offset and not is_over():
+    while offset < (log := partition.log).log_end_offset and not is_over():
         try:
             fetched = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END, min_one_message=True)
+        except KafkaStorageError:
+            if log is partition.log:
+                raise
+            continue  # it has moved to another directory
         except CorruptRecordError as error:
             if not is_damaged:
                 logger.error(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 from stratalog.config import BrokerConfig
 from stratalog.engine.cleaning import LogCleaner
@@ -21,6 +21,7 @@ from stratalog.engine.dirs import (
     DataDir,
     LoadJob,
     TopicSpec,
+    is_copy_of,
     load_side_by_side,
     marked_path,
     partitions_in,
@@ -37,6 +38,7 @@ from stratalog.errors import (
     ResourceShortageError,
     StratalogError,
 )
+from stratalog.log import PartitionLog
 from stratalog.log.format import (
     FUTURE_DIR_SUFFIX,
     HIGH_WATERMARKS,
@@ -46,9 +48,6 @@ from stratalog.log.format import (
     TopicPartition,
 )
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 
@@ -122,13 +121,20 @@ class LogLifecycle(ServedLogs, ABC):
         return LoadReport(len(self._partitions), recovered, strays)
 
     def _load_topics(
-        self, known: Mapping[str, TopicSpec], is_wanted: Callable[[LoadJob], bool] = lambda _: True
+        self,
+        known: Mapping[str, TopicSpec],
+        is_wanted: Callable[[LoadJob], bool] = lambda _: True,
+        recorded: Callable[[TopicPartition], UUID | None] = lambda _: None,
     ) -> tuple[int, tuple[Path, ...]]:
-        """Load the local partitions of `known`. Return how many were recovered, and the directories not served."""
+        """Load the local partitions of `known`. Return how many were recovered, and the directories not served.
+
+        `recorded` returns the directory of a partition in a cluster's metadata.
+        """
         started = self.clock.monotonic()
         jobs: dict[Path, list[LoadJob]] = {}
         unknown: list[Path] = []
         set_aside: list[Path] = []
+        copies: list[tuple[Path, TopicPartition, DataDir]] = []
         for data_dir in self.dirs.live:
             with self._failing(data_dir.path, "its partitions cannot be listed"):
                 content = survey(data_dir.path, known, self._fs)
@@ -138,10 +144,15 @@ class LogLifecycle(ServedLogs, ABC):
                 set_aside += content.set_aside
                 for path in content.condemned:
                     self._housekeeping.condemn(path)
-                for path, key in content.futures:
-                    self._housekeeping.condemn(path)
-                    self._left_moves.append((key, data_dir.path))
+                copies += [(path, key, data_dir) for path, key in content.futures]
         self._settle_moves(jobs)
+        served = {(job.spec.name, job.partition) for of_directory in jobs.values() for job in of_directory}
+        for path, key, data_dir in copies:
+            if key not in served and recorded(key) == data_dir.directory_id:
+                jobs[data_dir.path] += self._promote_copy(path, key[1], known[key[0]])
+            else:
+                self._housekeeping.condemn(path)
+                self._left_moves.append((key, data_dir.path))
         self._refuse_twins(jobs)
         recovered = self._load(jobs)
         self._refuse_shortage()
@@ -178,6 +189,30 @@ class LogLifecycle(ServedLogs, ABC):
                         )
                     else:
                         self._fs.remove(job.path / MARK)
+
+    def _promote_copy(self, path: Path, number: int, spec: TopicSpec) -> list[LoadJob]:
+        """Give a copy the name of its partition, whose other directory is lost. Return what is to be loaded.
+
+        The controller has accepted the directory of the copy: it had caught up.
+        """
+        final = path.with_name(f"{spec.name}-{number}")
+        found: list[LoadJob] = []
+        with self._failing(path.parent, f"{path.name} cannot be taken over"):
+            if not is_copy_of(path, spec, self._fs):
+                return found
+            log = PartitionLog.open(path, spec.config, topic_id=spec.topic_id, fs=self._fs, clean_shutdown=False)
+            end = log.log_end_offset
+            log.close()
+            self._fs.rename(path, final)
+            self._fs.sync_dir(path.parent)
+            logger.warning(
+                "%s is served from %s, where it was moving: its earlier directory is lost; it ends at %d",
+                final.name,
+                final.parent,
+                end,
+            )
+            found.append(LoadJob(final, number, spec))
+        return found
 
     def _resume_moves(self) -> None:
         left, self._left_moves = self._left_moves, []

@@ -69,6 +69,8 @@ class LogManager(LogLifecycle):
         #: Flush times of deleted logs.
         self._flushes_gone = FlushTimes()
         self._takes_new_ones = True
+        #: The directories that partitions which do not exist yet were asked to.
+        self._preferred: dict[TopicPartition, Path] = {}
         self._tiering = threading.Lock()
         self.moves = DirectoryMoves(self, fs)
 
@@ -120,8 +122,13 @@ class LogManager(LogLifecycle):
         self._tier([partition])
         return partition
 
+    def prefer(self, topic: str, number: int, directory: Path) -> None:
+        """Remember, until the broker stops, the directory in which a partition is to be created."""
+        with self._lock:
+            self._preferred[topic, number] = directory
+
     def _create_in_some_dir(self, spec: TopicSpec, number: int, directory_id: UUID | None = None) -> Partition:
-        """Return an existing log, or a new one in the emptiest usable directory.
+        """Return an existing log, or a new one in the preferred, the recorded or the emptiest usable directory.
 
         Renames a directory of another topic of that name. KafkaStorageError when no directory is usable.
         """
@@ -132,9 +139,11 @@ class LogManager(LogLifecycle):
             if partition is not None:
                 return partition
         tried: set[Path] = set()
+        preferred = self._preferred.pop((spec.name, number), None)
         while directories := [found.path for found in self.dirs.live if found.path not in tried]:
-            recorded = [found.path for found in self.dirs.live if found.directory_id == directory_id]
-            directory = self._partitions.emptiest_of([path for path in recorded if path in directories] or directories)
+            wanted = [found.path for found in self.dirs.live if found.path == preferred]
+            wanted += [found.path for found in self.dirs.live if found.directory_id == directory_id and not wanted]
+            directory = self._partitions.emptiest_of([path for path in wanted if path in directories] or directories)
             tried.add(directory)
             partition = None
             with self._failing(directory, f"{name} cannot be created"):
@@ -207,8 +216,8 @@ class LogManager(LogLifecycle):
             topic: TopicSpec(topic, topic_id, count, cluster.log_config(topic)).allowed()
             for (topic, topic_id), count in counts.items()
         }
-        wanted = {(key.topic, key.partition) for key in assigned}
-        recovered, strays = self._load_topics(known, lambda job: (job.spec.name, job.partition) in wanted)
+        wanted = {(key.topic, key.partition): replicas.directory(cluster.node_id) for key, replicas in assigned.items()}
+        recovered, strays = self._load_topics(known, lambda job: (job.spec.name, job.partition) in wanted, wanted.get)
         self._begin_housekeeping()
         self.replication.begin(self._schedule)
         if self.cleaner is not None:
@@ -219,6 +228,7 @@ class LogManager(LogLifecycle):
         """Apply changes of this broker's replicas; never raises for one of them. See `ReplicaChanges`."""
         assert self.replication is not None, "start_replicas comes first"
         self.replication.apply(changes)
+        self._resume_moves()
 
     def take_role(self, partition: Partition) -> None:
         """Notify the remote tier of the role of a replica."""
@@ -324,10 +334,8 @@ class LogManager(LogLifecycle):
         except (OSError, StratalogError) as error:
             partition.fail(KafkaStorageError(f"{path} cannot be opened: {error}"))
             raise
-        log.succeed(source)
-        log.update_high_watermark(end)
         with self._lock:
-            partition.log = log
+            partition.continue_in(log)
             self._partitions.put(partition, path.parent)
             self._checkpoints.forget(source.directory.parent, key)
             self._flushes_gone = _sum([self._flushes_gone, source.flush_times])

@@ -10,6 +10,9 @@ crash leaves one of these:
 
 Until the old directory is renamed nothing else is appended to the copy. As in Kafka, the cleaner leaves a compacted log
 alone while it moves, and its cleaner checkpoint moves with it.
+
+In a cluster the controller has to accept the new directory first (`DirectoryClaim`), and a follower may be truncated
+while it moves: the copy is truncated where its leader epochs diverge, as a follower from its leader.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stratalog.engine.dirs import Checkpointed, marked_path
+from stratalog.engine.replication import DirectoryClaim, cut_at_divergence
 from stratalog.errors import (
     InvalidTopicError,
     KafkaStorageError,
@@ -49,6 +53,8 @@ _NAME_SIZE_MAX = 255
 _PIECE_BYTES = 1024 * 1024
 #: At most this many bytes are copied while appends wait.
 _LAST_BYTES = 256 * 1024
+#: Seconds between two looks at moves that only wait for the controller.
+_PAUSE_S = 0.05
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +64,8 @@ class MovingReplica:
     partition: Partition
     destination: Path
     directory: Path
+    #: The claim on the destination in a cluster; None for a single broker.
+    claim: DirectoryClaim | None = None
     future: PartitionLog | None = None
     is_cancelled: bool = False
     #: Whether the cleaner is paused, as from the start of the copy of a compacted log.
@@ -106,8 +114,6 @@ class DirectoryMoves:
         Raises LogDirNotFoundError, KafkaStorageError and InvalidTopicError as Kafka.
         """
         self.check(partition.topic, partition.partition, destination)
-        if self._logs.replication is not None:
-            raise KafkaStorageError("partitions of a broker of a cluster do not move between directories yet")
         with self._beginning:
             self._begin(partition, destination)
         self._start()
@@ -125,6 +131,8 @@ class DirectoryMoves:
             raise KafkaStorageError(f"{partition.topic}-{partition.partition} cannot move while a directory is offline")
         directory = marked_path(partition.log.directory, FUTURE_DIR_SUFFIX)
         move = MovingReplica(partition, destination, destination / directory.name)
+        if self._logs.replication is not None:
+            move.claim = self._logs.replication.claim(partition, destination)
         try:
             self._fs.make_dirs(move.directory)
             self._fs.sync_dir(destination)
@@ -145,6 +153,11 @@ class DirectoryMoves:
             raise LogDirNotFoundError(f"Log dir {destination} is not found in the config.")
         if dirs.is_offline(destination):
             raise KafkaStorageError(f"Log directory {destination} is offline")
+
+    def is_claiming(self, partition: Partition) -> bool:
+        """Return whether the controller may have the new directory of a partition before the partition is there."""
+        move = self._of(partition)
+        return move is not None and move.claim is not None and move.claim.is_reported
 
     def cancel(self, partition: Partition) -> None:
         """Cancel the move of a partition, if any, and discard the copy."""
@@ -191,16 +204,20 @@ class DirectoryMoves:
 
     def work_off(self) -> None:
         """Finish all moves on the caller's thread."""
+        idle = 0
         while not self._closed.is_set():
             with self._lock:
                 if not self._turns:
                     return
                 move = self._turns.popleft()
             copied = self._turn(move)
+            idle = 0 if copied else idle + 1
             if copied is not None:
                 self._wait_for_quota(copied)
                 with self._lock:
                     self._turns.append(move)
+                    if idle >= len(self._turns):
+                        self._woken.wait(_PAUSE_S)
 
     def _turn(self, move: MovingReplica) -> int | None:
         """Do a piece of a move. Return the bytes copied, or None when it is finished."""
@@ -209,9 +226,9 @@ class DirectoryMoves:
             try:
                 if move.is_cancelled:
                     return None
+                self._check_directories(move)
                 copied = self._copy(move)
-                source, future = move.partition.log, move.future
-                if future is None or self._left(source, future) > _LAST_BYTES:
+                if not self._may_finish(move):
                     return copied
                 self._finish(move)
             except (OSError, StratalogError) as error:
@@ -220,6 +237,22 @@ class DirectoryMoves:
                 logger.exception("%s cannot be moved to %s, and %s", name, move.destination, _outcome(move))
             self._drop(move)
             return None
+
+    def _check_directories(self, move: MovingReplica) -> None:
+        if move.partition.failure is not None:
+            raise move.partition.failure
+        if self._logs.dirs.is_offline(move.destination):
+            raise self._logs.dirs.storage_error(move.destination)
+
+    def _may_finish(self, move: MovingReplica) -> bool:
+        source, future = move.partition.log, move.future
+        if future is None or self._left(source, future) > _LAST_BYTES:
+            return False
+        if move.claim is None:
+            return True
+        if move.claim.is_new:
+            future.flush()  # the copy is the replica if the other directory is lost after this
+        return move.claim.is_granted()
 
     def _left(self, source: PartitionLog, future: PartitionLog) -> int:
         return source.size_bytes - future.size_bytes if source.log_end_offset > future.log_end_offset else 0
@@ -241,14 +274,16 @@ class DirectoryMoves:
             move.is_paused = is_new = True
         if is_new:
             future.truncate_fully_and_start_at(source.local_log_start_offset, source.log_start_offset)
-        try:
-            found = source.read(future.log_end_offset, _PIECE_BYTES, isolation=Isolation.LOG_END)
-        except OffsetOutOfRangeError:  # retention was faster
-            future.truncate_fully_and_start_at(source.local_log_start_offset, source.log_start_offset)
-            return 0
-        if found.slice is None:
-            return 0
-        records = found.slice.read()
+        with move.partition.held():  # a truncation would change the file below the slice
+            _cut_at_divergence(future, source)
+            try:
+                found = source.read(future.log_end_offset, _PIECE_BYTES, isolation=Isolation.LOG_END)
+            except OffsetOutOfRangeError:  # retention was faster
+                future.truncate_fully_and_start_at(source.local_log_start_offset, source.log_start_offset)
+                return 0
+            if found.slice is None:
+                return 0
+            records = found.slice.read()
         future.append_as_follower(records)
         future.update_high_watermark(future.log_end_offset)
         return len(records)
@@ -258,7 +293,7 @@ class DirectoryMoves:
         partition, source, future = move.partition, move.partition.log, move.future
         assert future is not None
         future.flush()
-        with self._logs.cleaning.paused(move.key), partition.moving:
+        with partition.held(), self._logs.cleaning.paused(move.key), partition.moving:
             if partition.failure is not None:
                 raise partition.failure
             source.fence()
@@ -312,12 +347,34 @@ class DirectoryMoves:
             self._logs.cleaning.resume([move.key])
         if move.is_over:
             return
+        if move.claim is not None:
+            move.claim.withdraw()
         try:
             if move.future is not None:
                 move.future.close(flush=False)
-            self._fs.remove_tree(move.directory)
+            if not self._logs.dirs.is_offline(move.destination):
+                self._fs.remove_tree(move.directory)
         except (OSError, StratalogError) as error:
             logger.error("%s cannot be removed: %s", move.directory, error)
+
+
+def _cut_at_divergence(future: PartitionLog, source: PartitionLog) -> None:
+    """Truncate the copy to what it has in common with its source, which was truncated since the last piece."""
+    while entries := future.leader_epochs.entries:
+        latest = entries[-1]
+        epoch, end = source.leader_epochs.end_offset_for(latest.epoch, source.log_end_offset)
+        if epoch == latest.epoch and end >= future.log_end_offset:
+            return
+        offset = cut_at_divergence(
+            epoch,
+            end,
+            log_end=future.log_end_offset,
+            high_watermark=latest.start_offset,  # the source has nothing of this epoch
+            end_of_epoch=future.leader_epochs.end_offset_for,
+        )
+        logger.info("%s: the copy is truncated from %d to %d", source.directory.name, future.log_end_offset, offset)
+        if not future.truncate_to(offset):
+            return
 
 
 def _outcome(move: MovingReplica) -> str:

@@ -170,6 +170,21 @@ class Partition:
         if led is not None:
             led.end()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the role within the block. A follower appends and truncates nothing during that time."""
+        with self._role_lock:
+            yield
+
+    def continue_in(self, log: PartitionLog) -> None:
+        """Serve from a log that succeeds the fenced one of the same records. Call it while `held`."""
+        led = self.led
+        if led is None:
+            log.succeed(self.log)
+        else:
+            led.continue_in(log)
+        self.log = log
+
     def check_min_isr(self) -> None:
         """Raise NotEnoughReplicasError if an append with acks=all could not be confirmed now."""
         led = self.led

@@ -192,7 +192,9 @@ class ServedLogs:
         with self._taking_offline:  # a second caller also returns only when the first one has finished
             for partition in self.partitions():
                 if partition.log.directory.parent == directory:
-                    partition.fail(error)
+                    with partition.held():  # until here it may have moved to another directory
+                        if partition.log.directory.parent == directory:
+                            partition.fail(error)
         if not self.dirs.live:
             self.on_last_dir_failed(
                 "all log directories have failed: "

@@ -268,13 +268,17 @@ class PartitionLog:
         return self._oldest_epoch == _NO_EPOCH
 
     def succeed(self, earlier: PartitionLog) -> None:
-        """Take over in-memory verifications and file positions from a fenced log of the same records.
+        """Take over in-memory state from a fenced log of the same records: verifications, epochs, high watermark.
 
         Positions in the files of the earlier log are invalid here.
         """
         with self._lock:
             self.producers.verifications = earlier.producers.verifications
             self._local.truncations = earlier.truncations + 2
+            self._oldest_epoch = earlier._epoch_before_fence
+            self._waits_for_replicas = earlier._waits_for_replicas
+            # Alone, it is the end: an append may have moved the end of the earlier log, and not yet its high watermark.
+            self.update_high_watermark(earlier.high_watermark if self._waits_for_replicas else self._local.end.offset)
 
     def _superseded(self, leader_epoch: int) -> NotLeaderOrFollowerError:
         return NotLeaderOrFollowerError(

@@ -1,6 +1,7 @@
 """AlterReplicaLogDirs (34): move partitions to other log directories of this broker while they are in use.
 
-A partition that is being moved changes its destination; moved to its current directory, it stays there.
+A partition that is being moved changes its destination; moved to its current directory, it stays there. For a replica
+that does not exist yet the directory is remembered: it is created there.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import KafkaError, UnknownTopicOrPartitionError
+from stratalog.errors import KafkaError, ReplicaNotAvailableError, UnknownTopicOrPartitionError
 
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(1, 2))
@@ -44,7 +45,8 @@ def _move(ctx: RequestContext, topic: str, number: int, path: str) -> int:
         partition = logs.get(topic, number)
         if partition is None:
             logs.moves.check(topic, number, Path(path))
-            raise UnknownTopicOrPartitionError
+            logs.prefer(topic, number, Path(path))
+            raise ReplicaNotAvailableError if ctx.broker.has_partition(topic, number) else UnknownTopicOrPartitionError
         logs.moves.begin(partition, Path(path))
     except KafkaError as error:
         return error.code

@@ -10,6 +10,7 @@ from .log_dirs import LogDirs as LogDirs
 from .log_loading import (
     LoadJob as LoadJob,
     TopicSpec as TopicSpec,
+    is_copy_of as is_copy_of,
     load_side_by_side as load_side_by_side,
     make_room as make_room,
     marked_path as marked_path,

@@ -102,6 +102,14 @@ def survey(directory: Path, topics: Mapping[str, TopicSpec], fs: FileSystem) -> 
     return content
 
 
+def is_copy_of(path: Path, spec: TopicSpec, fs: FileSystem) -> bool:
+    """Return whether an unfinished copy certainly is of this topic, and not of an earlier one of its name."""
+    try:
+        return PartitionMetadataFile(path / PARTITION_METADATA, fs).read() == spec.topic_id
+    except CorruptCheckpointError:
+        return False
+
+
 def partitions_in(directory: Path, fs: FileSystem) -> list[Path]:
     """Return the partition directories in a data directory, of known topics or not. Raises OSError.
 

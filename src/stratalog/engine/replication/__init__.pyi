@@ -1,3 +1,4 @@
+from .directory_claim import DirectoryClaim as DirectoryClaim
 from .fetcher import ReplicaFetcher as ReplicaFetcher
 from .isr import (
     AlterOutcome as AlterOutcome,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -34,6 +36,19 @@ _NETWORK_EXCEPTION: Final = 13
 
 _Key = tuple[UUID, int]
 
+#: Called once with the controller's error code: 0 when the directory is in the metadata.
+Answered = Callable[[int], object]
+
+
+def _ignore(_: int) -> None:
+    """Do nothing: the answer is not needed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Assignment:
+    directory_id: UUID
+    on_answer: Answered = _ignore
+
 
 class DirectoryAssignments:
     """Sends assignments on its own thread, started on demand.
@@ -44,18 +59,22 @@ class DirectoryAssignments:
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
         self._changed = threading.Condition()
-        self._waiting: dict[_Key, UUID] = {}
-        self._sent: dict[_Key, UUID] = {}
+        self._waiting: dict[_Key, _Assignment] = {}
+        self._sent: dict[_Key, _Assignment] = {}
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def submit(self, topic_id: UUID, partition: int, directory_id: UUID) -> None:
-        """Report the directory of a replica."""
+    def submit(self, topic_id: UUID, partition: int, directory_id: UUID, on_answer: Answered | None = None) -> None:
+        """Report the directory of a replica. Without `on_answer`, one that is already on its way is not sent again.
+
+        `on_answer` is called on the sending thread, unless a later assignment replaces this one before it is sent.
+        """
         with self._changed:
             key = topic_id, partition
-            if self._closed or (self._waiting.get(key) or self._sent.get(key)) == directory_id:
+            last = self._waiting.get(key) or self._sent.get(key)
+            if self._closed or (on_answer is None and last is not None and last.directory_id == directory_id):
                 return
-            self._waiting[key] = directory_id
+            self._waiting[key] = _Assignment(directory_id, on_answer or _ignore)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="stratalog-assign-directories", daemon=True)
                 self._thread.start()
@@ -96,7 +115,7 @@ class DirectoryAssignments:
                 else:
                     pause_s = _RETRY_S
 
-    def _send(self, sent: dict[_Key, UUID]) -> dict[_Key, UUID]:
+    def _send(self, sent: dict[_Key, _Assignment]) -> dict[_Key, _Assignment]:
         try:
             response = self._cluster.ask_controller(
                 ApiKey.ASSIGN_REPLICAS_TO_DIRS,
@@ -120,27 +139,28 @@ class DirectoryAssignments:
             for topic in directory.topics
             for partition in topic.partitions
         }
-        again: dict[_Key, UUID] = {}
-        for key, directory_id in sent.items():
-            again |= self._after_error(answers.get(key, _NETWORK_EXCEPTION), {key: directory_id})
+        again: dict[_Key, _Assignment] = {}
+        for key, assignment in sent.items():
+            again |= self._after_error(answers.get(key, _NETWORK_EXCEPTION), {key: assignment})
         return again
 
     @staticmethod
-    def _after_error(code: int, sent: dict[_Key, UUID]) -> dict[_Key, UUID]:
+    def _after_error(code: int, sent: dict[_Key, _Assignment]) -> dict[_Key, _Assignment]:
         """Return what to report again: until then, no replica whose recorded directory is wrong may be elected."""
-        if code == 0:
-            return {}
-        if code in _FINAL:
+        if code and code not in _FINAL:
+            logger.warning("The controller did not take the directories of %d replicas (error %d)", len(sent), code)
+            return sent
+        if code:
             logger.info("The controller rejected the directories of %d replicas (error %d)", len(sent), code)
-            return {}
-        logger.warning("The controller did not take the directories of %d replicas (error %d)", len(sent), code)
-        return sent
+        for assignment in sent.values():
+            assignment.on_answer(code)
+        return {}
 
 
-def _directories(sent: dict[_Key, UUID]) -> list[dict[str, Any]]:
+def _directories(sent: dict[_Key, _Assignment]) -> list[dict[str, Any]]:
     found: dict[UUID, dict[UUID, list[dict[str, int]]]] = {}
-    for (topic_id, partition), directory_id in sent.items():
-        found.setdefault(directory_id, {}).setdefault(topic_id, []).append({"partition_index": partition})
+    for (topic_id, partition), assignment in sent.items():
+        found.setdefault(assignment.directory_id, {}).setdefault(topic_id, []).append({"partition_index": partition})
     return [
         {
             "id_": directory_id,

@@ -79,6 +79,12 @@ class LedReplicas:
         with self._lock:
             self._over = True
 
+    def continue_in(self, log: PartitionLog) -> None:
+        """Lead from now on in a log that succeeds the fenced one, whose high watermark nothing moves any more."""
+        with self._lock:
+            log.succeed(self._log)
+            self._log = log
+
     @property
     def isr(self) -> frozenset[int]:
         return self._reign.isr

@@ -8,11 +8,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stratalog.engine.dirs import TopicSpec
 from stratalog.engine.replication.directory_assignments import DirectoryAssignments
+from stratalog.engine.replication.directory_claim import DirectoryClaim
 from stratalog.engine.replication.fetcher import FetcherPool, FetchLimits
 from stratalog.engine.replication.isr_requests import IsrRequests
 from stratalog.engine.replication.led_replicas import IsrCounts, LedReplicas, ReplicationServices
@@ -118,10 +121,22 @@ class LocalReplicas:
         partition = self._logs.get(key.topic, key.partition)
         if partition is None or partition.topic_id != key.topic_id or partition.failure is not None:
             return
-        path = partition.log.directory.parent
-        found = next((each.directory_id for each in self._logs.dirs.live if each.path == path), None)
+        if self._logs.moves.is_claiming(partition):
+            return  # the move ends there, or reports the directory again
+        found = self._directory_id(partition.log.directory.parent)
         if found not in (None, recorded):
             self.assignments.submit(key.topic_id, key.partition, found)
+
+    def _directory_id(self, path: Path) -> UUID | None:
+        return next((each.directory_id for each in self._logs.dirs.live if each.path == path), None)
+
+    def claim(self, partition: Partition, destination: Path) -> DirectoryClaim:
+        """Return the claim of a replica on another log directory. KafkaStorageError for an offline one."""
+        source = partition.log.directory.parent
+        here, there = self._directory_id(source), self._directory_id(destination)
+        if here is None or there is None:
+            raise self._logs.dirs.storage_error(source if here is None else destination)
+        return DirectoryClaim(partial(self.assignments.submit, partition.topic_id, partition.partition), here, there)
 
     def _each(self, key: TopicIdPartition, work: Callable[[], None]) -> None:
         try:
