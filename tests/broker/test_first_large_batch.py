@@ -12,7 +12,7 @@ import sys
 from stratalog.broker.server.server import Broker
 
 def loaded():
-    return sys.modules.keys() & {"numba", "llvmlite", "lz4", "zstandard", "pyarrow"}
+    return sys.modules.keys() & {"numba", "llvmlite", "cramjam", "pyarrow"}
 
 with Broker() as broker:
     broker.services.topics.create("t", 1)

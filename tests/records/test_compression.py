@@ -4,6 +4,7 @@ import gzip
 import struct
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import cramjam
 import pytest
@@ -15,6 +16,7 @@ from stratalog.records.compression import (
     codec_of,
     compress,
     decompress,
+    decompress_into,
     decompressed_pieces,
     decompressed_size_bound,
 )
@@ -208,3 +210,40 @@ def test_a_snappy_block_cannot_claim_what_it_cannot_hold() -> None:
 @pytest.mark.parametrize("behind", [b"x", b"stray bytes", bytes(40)])
 def test_what_follows_a_gzip_stream_and_is_none_is_not_looked_at(behind: bytes) -> None:
     assert bytes(decompress(Codec.GZIP, compress(Codec.GZIP, TEXT) + behind)) == TEXT
+
+
+def test_a_zstd_frame_cannot_claim_what_its_blocks_cannot_hold() -> None:
+    """The size in a frame's header is what would be allocated."""
+    one_raw_block = (1 | 5 << 3).to_bytes(3, "little") + b"hello"
+    frame = struct.pack("<IBBQ", 0xFD2FB528, 0xC0, 0x58, 1 << 40) + one_raw_block
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecordError, match="zstd"):
+            decompress(Codec.ZSTD, frame)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_threads_compress_and_decompress_at_once(codec: Codec) -> None:
+    """Tables that are used again belong to one thread each."""
+
+    def come_back(number: int) -> bool:
+        data = [TEXT[number * at : number * at + 5000 * (number + 1)] for at in range(1, 40)]
+        return all(bytes(decompress(codec, compress(codec, each))) == each for each in data)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(come_back, range(8)))
+
+
+@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("size", [1, 5_000, 200_000])
+def test_what_is_written_to_memory_of_the_caller_is_the_same(codec: Codec, size: int) -> None:
+    for data in (TEXT[:size], NOISE[:size]):
+        packed = memoryview(compress(codec, data))
+        out = memoryview(bytearray(decompressed_size_bound(codec, packed)))
+        assert out[: decompress_into(codec, packed, out)] == data
+    half = packed[: len(packed) // 2]
+    with pytest.raises(CorruptRecordError):
+        decompress_into(codec, half, out)

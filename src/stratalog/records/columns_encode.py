@@ -94,7 +94,7 @@ class _Encoding:
         self._settings = settings
         self._rows = columns.num_rows
         self._context = c = k.EncodeContext()
-        self._table: Any = np.empty(_TABLE_ROWS, k.BATCH)
+        self._table: Any = np.empty(_TABLE_ROWS, k.batch_dtype())
         self._arrays = arrays = _Arrays(columns)
         _set_input(c.key, arrays.key)
         _set_input(c.value, arrays.value)

@@ -30,7 +30,7 @@ from stratalog.records.batch_format import (
 )
 from stratalog.records.native.crc32c import native_crc32c
 from stratalog.records.native.dtype import Words
-from stratalog.records.native.header_scan import BATCH as BATCH, batch_rows, read_header
+from stratalog.records.native.header_scan import batch_dtype as batch_dtype, batch_rows, read_header
 from stratalog.records.native.record import put_varint, varint_size
 from stratalog.records.native.toolkit import (
     as_i32,

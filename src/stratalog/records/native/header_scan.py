@@ -1,13 +1,14 @@
 """The one native scan of batch headers: a window of bytes to rows of `BatchRow`. No interpreter lock.
 
-Importing this module loads the loops. Reads stay within the window, writes within the table.
+Importing this module loads the loop, and not numpy: most loops that take parts of it do without. Reads stay within the
+window, writes within the table.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 from typing_extensions import Buffer
 
 from stratalog.records.batch import RecordBatch
@@ -44,7 +45,6 @@ from stratalog.records.native.toolkit import (
     struct_at,
 )
 
-BATCH: Final = np.dtype(BatchRow)
 batch_rows: Any = struct_at(BatchRow)
 
 # --- why a scan ended, and what stands at its end
@@ -136,8 +136,16 @@ def scan(  # noqa: PLR0917
         position += whole
 
 
+@cache
+def batch_dtype() -> Any:
+    """Return the type of the elements of a numpy table of batches."""
+    import numpy as np  # start-up cost
+
+    return np.dtype(BatchRow)
+
+
 class HeaderScan(NamedTuple):
-    """Rows of `BATCH`; the position where the scan ended, and why."""
+    """Rows of `batch_dtype`; the position where the scan ended, and why."""
 
     rows: Any
     end: int
@@ -154,12 +162,14 @@ def scan_window(
     with_crc: bool = False,
 ) -> HeaderScan:
     """Scan the bytes of a window from `start` on. It begins at `position` of what positions are of."""
+    import numpy as np  # start-up cost
+
     held = np.frombuffer(memoryview(window), np.uint8)
     address, size = int(held.ctypes.data) + start, len(held) - start
     limits = start_offset, end_offset, with_crc
     # Counting first costs less than memory for as many rows as there may be.
     count, end, status = scan(address, size, *limits, 0, 0)
-    rows = np.empty(count, BATCH)
+    rows = np.empty(count, batch_dtype())
     if count:
         count, end, status = scan(address, size, *limits, rows.ctypes.data, count)
     rows["position"] += position + start
@@ -168,6 +178,8 @@ def scan_window(
 
 def row_of(batch: RecordBatch, position: int) -> Any:
     """Return a table with one row: the header of a batch of any format, at `position`, without payload."""
+    import numpy as np  # start-up cost
+
     (base, length, epoch, magic, crc, attributes, delta, base_timestamp, max_timestamp, *producer, count) = batch.header
     row = (position, length + LOG_OVERHEAD, base, base + delta, epoch, magic, crc, attributes, base_timestamp)
-    return np.array([(*row, max_timestamp, *producer, count, -1, 0, 0)], BATCH)
+    return np.array([(*row, max_timestamp, *producer, count, -1, 0, 0)], batch_dtype())

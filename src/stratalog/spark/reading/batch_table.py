@@ -68,7 +68,7 @@ def _scan_old(view: memoryview, start: int) -> tuple[Any, int]:
         row["base_offset"], row["record_count"] = _base_offset(batch), UNKNOWN
         parts.append(row)
         end += size
-    return np.concatenate(parts) if parts else np.empty(0, header_scan.BATCH), end
+    return np.concatenate(parts) if parts else np.empty(0, header_scan.batch_dtype()), end
 
 
 def _base_offset(batch: RecordBatch) -> int:
