@@ -282,6 +282,21 @@ def test_requested_topics_are_created_once_each_whatever_fails_between_them(
     assert "already exists" not in caplog.text
 
 
+def test_a_requested_topic_has_as_many_replicas_as_topics_have_by_default(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka, one broker cannot create it with two. The topic of the coordinator has a count of its own."""
+    with (
+        Broker(data_dir=tmp_path, config={"default.replication.factor": "2"}) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
+        assert create_by_request(wire, "two-replicas", "__consumer_offsets") == [3, 3]
+        refusal = "Topic two-replicas was requested but cannot be created: Unable to replicate the partition 2 time(s)"
+        wait_until(lambda: refusal in caplog.text, "the refusal is logged")
+        wait_until(lambda: exists(broker, "__consumer_offsets"), "the internal topic is created")
+        assert not exists(broker, "two-replicas")
+
+
 @pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
 def test_a_requested_internal_topic_has_the_settings_of_its_coordinator(tmp_path: Path, name: str) -> None:
     config = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "5", "num.partitions": "2"}

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stratalog.broker.internal_topics import internal_topic_settings
+from stratalog.broker.metadata import UNSET, new_topic_partitions
 from stratalog.errors import StratalogError, TopicAlreadyExistsError
 
 if TYPE_CHECKING:
@@ -74,7 +75,14 @@ class RequestedTopics:
 
     def _create_next(self) -> None:
         name = next(iter(self._wanted))
-        self._workers.submit(self._topics.create, name).add_done_callback(partial(self._end, name))
+        self._workers.submit(self._create, name).add_done_callback(partial(self._end, name))
+
+    def _create(self, name: str) -> Topic:
+        """Create a topic, on a worker. Raises the errors of CreateTopics with the default counts."""
+        config = self._config()
+        defaults = (config["num.partitions"], config["default.replication.factor"])
+        new_topic_partitions(UNSET, UNSET, (), node_id=config["node.id"], defaults=defaults)
+        return self._topics.create(name)
 
     def _end(self, name: str, made: asyncio.Future[Topic]) -> None:
         error = None if made.cancelled() else made.exception()

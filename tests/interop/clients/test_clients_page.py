@@ -43,6 +43,7 @@ def test_each_suite_is_on_the_page_with_its_version() -> None:
 def test_what_is_explained_is_on_the_page_with_its_reason() -> None:
     rows = re.findall(r"^\| \S+ `([\w/]+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
     explained = {
+        **test_java_suite.EXPLAINED,
         **test_kafka_go.EXPLAINED,
         **test_kafka_python_suite.EXPLAINED_OURS,
         **test_librdkafka.EXPLAINED,

@@ -7,6 +7,7 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.CodeSource;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -19,6 +20,7 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
@@ -47,6 +49,7 @@ import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.BeforeEachCallback;
 import org.junit.jupiter.api.extension.Extension;
 import org.junit.jupiter.api.extension.ExtensionContext;
+import org.junit.jupiter.api.extension.LifecycleMethodExecutionExceptionHandler;
 import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
 import org.junit.jupiter.api.extension.TestTemplateInvocationContext;
 import org.opentest4j.TestAbortedException;
@@ -63,6 +66,7 @@ import org.opentest4j.TestAbortedException;
 public class RaftClusterInvocationContext implements TestTemplateInvocationContext {
     /** The invocations that ran: the kinds of KRaft cluster do not differ here. */
     private static final Set<String> RAN = ConcurrentHashMap.newKeySet();
+    private static final String BROKER_CLASSES = "looks into the classes of Kafka's broker";
 
     private final String baseDisplayName;
     private final ClusterConfig config;
@@ -91,22 +95,48 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
             },
             (AfterEachCallback) context -> broker.stop(),
             (TestExecutionExceptionHandler) (context, error) -> {
-                for (Throwable cause = error; cause != null; cause = cause.getCause()) {
-                    if (cause instanceof TestAbortedException) {
-                        throw cause; // a condition that was waited for met it
-                    }
+                throw reasonOf(error, broker);
+            },
+            new LifecycleMethodExecutionExceptionHandler() {
+                @Override
+                public void handleBeforeEachMethodExecutionException(ExtensionContext context, Throwable error)
+                        throws Throwable {
+                    throw reasonOf(error, broker);
                 }
-                throw config.numBrokers() > 1 && namesAnotherBroker(error)
-                    ? new TestAbortedException("needs a second broker", error) : error;
             },
             new ClusterInstanceParameterResolver(broker));
     }
 
-    /** Whether a topic was refused that would be where no broker is. */
+    /** What ends a test with this error: the abort behind it, if there is one. */
+    private Throwable reasonOf(Throwable error, OneBroker broker) {
+        if (broker.abortedBeside != null) {
+            Thread.interrupted(); // what ends the test next is to wait again
+            return broker.abortedBeside;
+        }
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            if (cause instanceof TestAbortedException) {
+                return cause; // a condition that was waited for met it
+            }
+        }
+        if (config.numBrokers() > 1 && namesAnotherBroker(error)) {
+            return new TestAbortedException("needs a second broker", error);
+        }
+        return looksForMetrics(error) ? new TestAbortedException(BROKER_CLASSES, error) : error;
+    }
+
+    /** Whether a metric of Kafka's broker was looked for in the test's own process. */
+    private static boolean looksForMetrics(Throwable error) {
+        return Stream.of(error.getStackTrace()).anyMatch(frame -> frame.getMethodName().contains("YammerMetric"));
+    }
+
+    /** Whether a topic was refused that would be where no broker is, or a broker was looked for that is not there. */
     private static boolean namesAnotherBroker(Throwable error) {
         return error != null
             && (error instanceof InvalidReplicaAssignmentException
                 || error instanceof InvalidReplicationFactorException
+                || Stream.of(error.getStackTrace())
+                    .limit(2)
+                    .anyMatch(frame -> frame.getClassName().equals("java.util.Optional"))
                 || namesAnotherBroker(error.getCause()));
     }
 
@@ -135,14 +165,22 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         private Process process;
         private boolean started;
         private boolean stopped;
+        /** The thread of the test, which an abort in a thread beside it interrupts. */
+        private final Thread tester = Thread.currentThread();
+        private volatile TestAbortedException abortedBeside;
 
         OneBroker(ClusterConfig config, boolean isCombined) {
             this.config = config;
             this.isCombined = isCombined;
         }
 
-        private static TestAbortedException aborted(String why) {
-            return new TestAbortedException(why);
+        private TestAbortedException aborted(String why) {
+            TestAbortedException error = new TestAbortedException(why);
+            if (Thread.currentThread() != tester) {
+                abortedBeside = error;
+                tester.interrupt();
+            }
+            return error;
         }
 
         @Override
@@ -152,7 +190,8 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         @Override
         public Map<Integer, KafkaBroker> brokers() {
-            throw aborted("looks into the classes of Kafka's broker");
+            isAlone();
+            return Map.of(ID, BrokerProcess.of(this, ID, () -> port, () -> process.isAlive(), this::aborted));
         }
 
         @Override
@@ -310,11 +349,26 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
             properties.putAll(config.serverProperties());
             properties.putAll(config.perServerOverrideProperties().getOrDefault(CONTROLLER_ID, Map.of()));
             properties.putAll(config.perServerOverrideProperties().getOrDefault(ID, Map.of()));
+            if (properties.values().stream().anyMatch(OneBroker::namesAClassOfTests)) {
+                throw aborted("gives the broker a class in Java");
+            }
             for (String topic : List.of("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")) {
                 properties.put(topic + ".replication.factor", String.valueOf(REPLICAS));
             }
             properties.put("transaction.state.log.min.isr", "1");
             properties.put("share.coordinator.state.topic.min.isr", "1");
+        }
+
+        private static boolean namesAClassOfTests(String value) {
+            return Stream.of(value.split(",")).anyMatch(name -> {
+                try {
+                    Class<?> found = Class.forName(name, false, OneBroker.class.getClassLoader());
+                    CodeSource source = found.getProtectionDomain().getCodeSource();
+                    return source != null && source.getLocation().getPath().endsWith("-test.jar");
+                } catch (ClassNotFoundException | LinkageError error) {
+                    return false;
+                }
+            });
         }
 
         private static String user(String name, String password) {
