@@ -64,12 +64,29 @@ CURVES: Final[dict[str, Curve]] = {
         ("--jobs", "sized", "--batch-bytes", "{x}"),
         (("produce, batches of *", "Produce, by the size of batches"),),
     ),
+    "connections": Curve(
+        "produce",
+        "connections",
+        (1, 10, 100, 500, 2_000),
+        ("--jobs", "connections", "--connections", "{x}"),
+        (("produce, small, * connections", "Small requests, by connections"),),
+    ),
     "compaction": Curve(
         "compaction",
         "size of the log, MB",
         (20, 100, 400, 1_000),
         ("--megabytes", "{x}"),
         (("compaction, *MB", "Compaction of 1 KB records"),),
+    ),
+    "spark_cores": Curve(
+        "spark_scan",
+        "cores of Spark",
+        (1, 2),
+        ("--only", "scan", "--codecs", "none", "--rounds", "3", "--spark-cores", "{x}"),
+        (
+            ("scan of 100-byte records, values and times", "Spark over 100-byte records, by cores"),
+            ("scan of 1024-byte records, values and times", "Spark over 1 KB records, by cores"),
+        ),
     ),
     "remote": Curve(
         "cold_start",

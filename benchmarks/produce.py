@@ -1,6 +1,6 @@
-"""Produce against Kafka 4.4.0: large batches, small batches pipelined, small ones one at a time; one connection.
+"""Produce against Kafka 4.4.0: large batches, small batches pipelined, small ones one at a time; many connections.
 
-    python -m benchmarks.produce [--jobs large,small,latency] [--rounds 5] [--json FILE]
+    python -m benchmarks.produce [--jobs large,small,latency,sized,connections] [--rounds 5] [--json FILE]
 
 Same client, same bytes, acks=all, a topic of one partition made for each round, uncompressed. A round's answers are all
 checked: error codes and the sequence of base offsets.
@@ -19,6 +19,7 @@ from benchmarks.support import wire
 from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.brokers import Broker, Kafka, Stratalog
 from benchmarks.support.client import Client
+from benchmarks.support.many_producers import Target, produce_together
 from benchmarks.support.measure import Rounds, Sample, alternate, percentile
 from benchmarks.support.report import Report, Result
 from stratalog.records.batch_builder import build_batch
@@ -30,6 +31,8 @@ SMALL_VALUE_BYTES = 100
 #: Unanswered requests: what the Java producer allows, and what makes small requests a stream.
 LARGE_WINDOW = 5
 SMALL_WINDOW = 200
+#: Of all connections together, where their number is what is measured.
+CONNECTIONS_REQUESTS = 40_000
 
 _topic_number = itertools.count()
 
@@ -72,6 +75,19 @@ def sized(batch_bytes: int, client: Client, topic: str) -> Sample:
     return {"bytes_per_second": count * len(data) / seconds}
 
 
+def connections(number: int, broker: Broker) -> Sample:
+    """Small requests from so many connections at once, one partition."""
+    topic = f"produce-{next(_topic_number)}"
+    broker.create_topic(topic)
+    try:
+        target = Target(broker.address, topic, wire.produce_request(topic, batch(1, SMALL_VALUE_BYTES)))
+        count = max(5, CONNECTIONS_REQUESTS // number)
+        seconds = produce_together([target] * number, count, LARGE_WINDOW)
+        return {"requests_per_second": number * count / seconds}
+    finally:
+        broker.delete_topic(topic)
+
+
 def small(count: int, client: Client, topic: str) -> Sample:
     request = wire.produce_request(topic, batch(1, SMALL_VALUE_BYTES))
     seconds = client.produce_pipelined(topic, request, count, window=SMALL_WINDOW, records=1)
@@ -91,8 +107,9 @@ def measure(ours: Broker, kafka: Broker, run: Callable[[Client, str], Sample], r
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
-    parser.add_argument("--jobs", default="large,small,latency", help="of these and sized (default: %(default)s)")
+    parser.add_argument("--jobs", default="large,small,latency", help="(default: %(default)s)")
     parser.add_argument("--batch-bytes", type=int, default=16_000, help="of the job 'sized' (default: 16000)")
+    parser.add_argument("--connections", type=int, default=50, help="of the job 'connections' (default: 50)")
     parser.add_argument("--large-requests", type=int, default=400, help="a round (default: 400, 1 MB each)")
     parser.add_argument("--small-requests", type=int, default=60_000, help="a round (default: 60,000)")
     parser.add_argument("--latency-requests", type=int, default=5_000, help="a round (default: 5,000)")
@@ -112,6 +129,11 @@ def main(argv: Sequence[str] | None = None) -> None:
                 rounds = measure(ours, kafka, partial(sized, options.batch_bytes), options.rounds)
                 job = f"produce, batches of {options.batch_bytes:,} bytes"
                 report.add(Result.of(job, rounds, "bytes_per_second", unit="MB/s", scale=1e6), rounds)
+            if "connections" in jobs:
+                mine, theirs = ((each.name, partial(connections, options.connections, each)) for each in (ours, kafka))
+                rounds = alternate(mine, theirs, rounds=options.rounds)
+                job = f"produce, small, {options.connections:,} connections"
+                report.add(Result.of(job, rounds, "requests_per_second", unit="requests/s"), rounds)
             if "small" in jobs:
                 rounds = measure(ours, kafka, partial(small, options.small_requests), options.rounds)
                 job = "produce, small batches pipelined, one connection"

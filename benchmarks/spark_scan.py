@@ -147,11 +147,14 @@ def fill(kafka: ReferenceKafka, topic: str, record_bytes: int, codec: str, size:
     return count
 
 
-def compare(report: Report, directory: Path, codecs: Sequence[str], size: int, rounds: int) -> None:
-    """Both sources over the same topics."""
+def compare(
+    report: Report, directory: Path, codecs: Sequence[str], size: int, rounds: int, for_spark: set[int]
+) -> None:
+    """Both sources over the same topics, Spark on the cores `for_spark`, the broker on all."""
     kafka_source = spark_kafka_source()
     with (
         ReferenceKafka(directory / "kafka", jvm_options=("-Xms1G", "-Xmx1G")) as kafka,
+        on_cores(for_spark),
         Scanner(sys.executable, "stratalog") as ours,
         Scanner(str(kafka_source.python), "kafka", ",".join(map(str, kafka_source.jars))) as theirs,
     ):
@@ -340,6 +343,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5, help="that count, after one that does not (default: 5)")
     parser.add_argument("--only", choices=("scan", "stream", "remote", "hour"), help="one of the parts")
     parser.add_argument("--codecs", default=",".join(CODECS), help="of the scans beside Kafka's source")
+    parser.add_argument("--spark-cores", type=int, help="of the scans beside Kafka's source (default: all)")
     parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     report = Report(options.json)
@@ -353,7 +357,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 place.mkdir()
                 compare_tiers(report, place, size, options.rounds, apart=apart)
         if options.only in (None, "scan"):
-            compare(report, Path(directory), options.codecs.split(","), size, options.rounds)
+            for_spark = set(cores()[: options.spark_cores])
+            compare(report, Path(directory), options.codecs.split(","), size, options.rounds, for_spark)
         if options.only in (None, "stream"):
             compare_streams(report, Path(directory), size, options.rounds)
     report.close()
