@@ -9,8 +9,9 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 
 from stratalog.broker.access import AccessControl, AclOperation, ResourceType
 from stratalog.broker.cluster_membership import Nodes
@@ -20,6 +21,7 @@ from stratalog.broker.produce import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     Admission,
+    AppendedTogether,
     AskedTopic,
     ClusterAdmission,
     PacedProduce,
@@ -31,6 +33,7 @@ from stratalog.broker.produce import (
     ProduceRequest,
     ProduceTemplate,
     ProduceWork,
+    appended_result,
     begins_transactional,
     encode_produce,
     once_each,
@@ -60,7 +63,8 @@ from stratalog.log.producers import VerificationGuard
 from stratalog.records import batches_at_most
 from stratalog.wire import read_client_id
 
-_ACKS = (-1, 0, 1)
+_ALL_REPLICAS = -1
+_ACKS = (_ALL_REPLICAS, 0, 1)
 _LEADER_HINTS_FROM = 10
 
 #: The client with which Kafka's own tools write to internal topics.
@@ -120,18 +124,18 @@ class Produce:
         partition = self._append(work, correlation_id, request.timeout_ms, may_wait=True)
         if isinstance(partition, Deferred):
             return partition
-        if work.unconfirmed and (waiting := work.still_unconfirmed()):
-            return self._wait_for_replicas(work, correlation_id, request.timeout_ms, waiting)
-        answer = self._answer_of(work, correlation_id)
+        waiting = work.still_unconfirmed() if work.unconfirmed else []
         if (
-            answer
-            and partition is not None
+            partition is not None
+            and request.acks != 0
             and not work.failed
             and pace is None
             and not (access is not None and access.logs_allowed)
         ):
             self._remember(frame, version, request, partition)
-        return answer
+        if waiting:
+            return self._wait_for_replicas(work, correlation_id, request.timeout_ms, waiting)
+        return self._answer_of(work, correlation_id)
 
     def _client(self, frame: memoryview) -> QuotaClient:
         return QuotaClient(self._caller.peer.principal.name, read_client_id(frame)[0] or "")
@@ -238,10 +242,37 @@ class Produce:
         return ()
 
     def _remember(self, frame: memoryview, version: int, request: ProduceRequest, partition: Partition) -> None:
-        """Make a template from a successful request, if it is the second in a row for a partition."""
+        """Make a template from a request whose records were appended, if it is the second in a row for a partition."""
         if self._last_partition is partition:
-            self.template = ProduceTemplate.of(frame, version, request, partition)
+            wait = partial(self._wait_together, version, request.timeout_ms, request.topics[0].key)
+            self.template = ProduceTemplate.of(frame, version, request, partition, wait)
         self._last_partition = partition
+
+    def _wait_together(self, version: int, timeout_ms: int, key: bytes, appended: AppendedTogether) -> PendingAcks:
+        """Answer requests that fit the template once all their records are replicated, or will not be."""
+        state = self._caller.broker
+
+        def answer(failed: dict[tuple[str, int], KafkaError]) -> None:
+            responses: Sequence[Chunk]
+            if failed:
+                responses = list(chain.from_iterable(self._failed(version, key, appended, failed)))
+            else:
+                responses = appended.responses()
+                state.answered_errors.add(ApiKey.PRODUCE, 0, len(responses))
+            self._caller.respond(responses)
+
+        return PendingAcks(state.loop, state.purgatory, timeout_ms, [appended.last], answer)
+
+    def _failed(
+        self, version: int, key: bytes, appended: AppendedTogether, failed: dict[tuple[str, int], KafkaError]
+    ) -> Iterator[Sequence[Chunk]]:
+        partition = appended.last.partition
+        for correlation_id, info in zip(appended.correlation_ids, appended.infos, strict=True):
+            done = [appended_result(partition.partition, info)]
+            topic = AskedTopic(key, partition.topic, None, [], done)
+            work = ProduceWork(self._caller.broker, version, _ALL_REPLICAS, [topic], None, None)
+            work.fail(failed)
+            yield self._answer_of(work, correlation_id)
 
 
 def _has_transactional(request: ProduceRequest) -> bool:

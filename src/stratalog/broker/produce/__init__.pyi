@@ -13,12 +13,13 @@ from .produce_frames import (
     once_each as once_each,
     parse_produce as parse_produce,
 )
-from .produce_template import ProduceTemplate as ProduceTemplate
+from .produce_template import AppendedTogether as AppendedTogether, ProduceTemplate as ProduceTemplate
 from .produce_work import AskedTopic as AskedTopic, PacedProduce as PacedProduce, ProduceWork as ProduceWork
 from .producing import (
     Admission as Admission,
     PendingAcks as PendingAcks,
     PendingAppends as PendingAppends,
+    appended_result as appended_result,
     begins_transactional as begins_transactional,
     refusal_of as refusal_of,
 )

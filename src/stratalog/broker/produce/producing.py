@@ -31,6 +31,7 @@ from stratalog.errors import (
     wire_code,
 )
 from stratalog.log.append import CheckedRecords
+from stratalog.log.format import AppendInfo
 from stratalog.log.producers import VerificationGuard
 from stratalog.records import Codec, batch_format as fmt, checked_batch_size, iter_batches, load_beside
 from stratalog.wire import INT32
@@ -120,6 +121,11 @@ def append_records(
         return PartitionResult(index, wire_code(error), log_start_offset=log.log_start_offset)
     if unconfirmed is not None:
         unconfirmed.append(Unconfirmed(partition, topic, info.last_offset, leader_epoch))
+    return appended_result(index, info)
+
+
+def appended_result(index: int, info: AppendInfo) -> PartitionResult:
+    """Return the result for a partition whose records are in the log."""
     return PartitionResult(index, 0, info.first_offset, info.log_append_time, info.log_start_offset)
 
 

@@ -89,15 +89,17 @@ class Line(Protocol):
 
 
 class _OpenRequest:
-    """When a request was received and started."""
+    """When a request was received and started; or `count` alike, which are answered together."""
 
-    __slots__ = ("begun", "key", "name", "received", "size", "version", "worked")
+    __slots__ = ("begun", "count", "key", "name", "received", "size", "version", "worked")
 
-    def __init__(self, key: ApiKey, version: int, size: int, received: float, begun: float) -> None:
+    def __init__(self, key: ApiKey, version: int, size: float, received: float, begun: float, count: int = 1) -> None:
+        """`size`: of the request in bytes, on average."""
         self.key = key
         self.name = _NAMES[key]
         self.version = version
         self.size = size
+        self.count = count
         self.received = received
         self.begun = self.worked = begun
 
@@ -343,7 +345,7 @@ class Calls:
         throttle_ms, self._throttle_ms = self._throttle_ms, 0
         note = RequestNote(
             request.version,
-            requests=1,
+            requests=request.count,
             size=request.size,
             received=request.received,
             begun=request.begun,
@@ -356,22 +358,6 @@ class Calls:
         frame_api = self._frame_apis.get(request.key)
         if frame_api is not None and frame_api.second_name:
             self._unsent.append((all_times.of(frame_api.second_name), note))
-
-    def _note_alike(self, frames: list[memoryview]) -> None:
-        begun, self._now = self._now, perf_counter()
-        _, version, _ = REQUEST_HEAD.unpack_from(frames[0])
-        count = len(frames)
-        note = RequestNote(
-            version,
-            requests=count,
-            size=sum(map(len, frames)) / count,
-            received=self._received,
-            begun=begun,
-            worked=self._now,
-            answered=self._now,
-        )
-        self._unsent.append((self.broker.request_times.of("Produce"), note))
-        self.broker.answered_errors.add(ApiKey.PRODUCE, 0, count)  # each has one partition, without an error
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -431,17 +417,19 @@ class Calls:
         if version >= api.flexible_from:
             position = skip_tagged_fields(frame, position)
         answer = frame_api.answer(version, correlation_id, frame, position)
-        if isinstance(answer, Deferred):
-            self._deferred = answer
-            self.is_waiting = True
-            return
         if frame_api.template is not None:
             self._template = frame_api.template
-        if answer:
+        if isinstance(answer, Deferred):
+            self._wait_for(answer)
+        elif answer:
             self.out.extend(answer)
             if len(answer) > 1:  # file ranges: the next request waits until the client has taken them
                 self._end_work()
                 self.line.flush()
+
+    def _wait_for(self, deferred: Deferred) -> None:
+        self._deferred = deferred
+        self.is_waiting = True
 
     def _answer_alike(self, frames: list[memoryview], records: list[memoryview]) -> None:
         """Answer requests that fit the template, one by one if it cannot; both lists are empty afterwards."""
@@ -449,14 +437,23 @@ class Calls:
             return
         template = self._template
         assert template is not None
+        begun = self._now
         try:
             answers = template.answer(frames, records)
         except Exception:  # noqa: BLE001
             self.fail("Produce")
             return
         if answers is not None:
-            self.out.extend(answers)
-            self._note_alike(frames)
+            _, version, _ = REQUEST_HEAD.unpack_from(frames[0])
+            count = len(frames)
+            size = sum(map(len, frames)) / count
+            self._open = _OpenRequest(ApiKey.PRODUCE, version, size, self._received, begun, count)
+            if isinstance(answers, Deferred):
+                self._wait_for(answers)
+            else:
+                self.out.extend(answers)
+                self.broker.answered_errors.add(ApiKey.PRODUCE, 0, count)  # one partition each, without an error
+            self._end_work()
         else:
             for number, frame in enumerate(frames):
                 if self.is_waiting:

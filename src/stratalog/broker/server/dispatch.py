@@ -102,7 +102,7 @@ class Template(Protocol):
         """Return what `answer` needs of a matching request; None for any other. Never raises."""
         ...
 
-    def answer(self, frames: Sequence[memoryview], records: Sequence[memoryview]) -> Sequence[bytes] | None:
+    def answer(self, frames: Sequence[memoryview], records: Sequence[memoryview]) -> Sequence[bytes] | Deferred | None:
         """Return the answers in order; None if nothing was done and the normal path has to answer."""
         ...
 
