@@ -42,7 +42,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def answered(broker: Broker, key: ApiKey, version: int, **values: Any) -> tuple[Any, int]:
-    """The answer to a request, read back; and how often the handler gave the loop a turn."""
+    """The answer to a request, read back; and how often the handler let others have their turn."""
     request = build(request_class(key, version), values)
     handler = REGISTRY[key].handler
     assert handler is not None
@@ -58,7 +58,7 @@ def answered(broker: Broker, key: ApiKey, version: int, **values: Any) -> tuple[
                 waited_for = coroutine.send(None)
             except StopIteration as stop:
                 return stop.value
-            turns += waited_for is None
+            turns += 1
             if waited_for is not None:
                 await asyncio.wait([waited_for])
 

@@ -1,4 +1,4 @@
-"""A request of many elements is processed in turns of the loop, and its answer is written on a worker thread."""
+"""A large request is worked on in turns of the loop and on worker threads, and its answer is written on one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker import loop_turns
-from stratalog.broker.loop_turns import in_turns
-from stratalog.broker.server import message_calls
+from stratalog.broker.loop_turns import ELEMENTS_A_TURN, SharedTurns
+from stratalog.broker.server import RequestContext, message_calls
 from stratalog.broker.server.server import Broker
 from stratalog.wire import ApiKey, write_response
 
@@ -48,6 +47,97 @@ CASES: list[tuple[ApiKey, int, dict[str, Any]]] = [
     (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": [{"name": name} for name in NAMES]}),
     (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, {"groups": [{"group_id": name, "topics": []} for name in NAMES]}),
     (ApiKey.STREAMS_GROUP_DESCRIBE, 0, {"group_ids": NAMES, "include_authorized_operations": False}),
+    (ApiKey.METADATA, 9, {"topics": [{"name": name} for name in NAMES], "allow_auto_topic_creation": False}),
+    (ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, {"topics": [{"name": name} for name in NAMES]}),
+    (ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, {"topics": [{"topic": name, "partitions": []} for name in NAMES]}),
+    (ApiKey.DESCRIBE_PRODUCERS, 0, {"topics": [{"name": name, "partition_indexes": []} for name in NAMES]}),
+    (
+        ApiKey.CREATE_PARTITIONS,
+        3,
+        {"topics": [{"name": name, "count": 2} for name in NAMES], "timeout": 1000, "validate_only": True},
+    ),
+    (
+        ApiKey.TXN_OFFSET_COMMIT,
+        3,
+        {
+            "transactional_id": "t",
+            "group_id": "g",
+            "producer_id": 1,
+            "producer_epoch": 0,
+            "topics": [{"name": "a", "partitions": [{"partition_index": n, "committed_offset": 1} for n in NUMBERS]}],
+        },
+    ),
+]
+#: Requests whose work is on worker threads.
+BESIDE: list[tuple[ApiKey, int, dict[str, Any]]] = [
+    (ApiKey.LEAVE_GROUP, 4, {"group_id": "g", "members": [{"member_id": name} for name in NAMES]}),
+    (
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        3,
+        {
+            "v3_and_below_transactional_id": "t",
+            "v3_and_below_producer_id": 1,
+            "v3_and_below_producer_epoch": 0,
+            "v3_and_below_topics": [{"name": "a", "partitions": NUMBERS * 2}, {"name": "b", "partitions": NUMBERS}],
+        },
+    ),
+    (
+        ApiKey.OFFSET_DELETE,
+        0,
+        {"group_id": "g", "topics": [{"name": "a", "partitions": [{"partition_index": n} for n in NUMBERS * 2]}]},
+    ),
+    (
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        1,
+        {
+            "entries": [{"entity": [{"entity_type": "user", "entity_name": name}], "ops": []} for name in NAMES],
+            "validate_only": True,
+        },
+    ),
+    (
+        ApiKey.CREATE_ACLS,
+        3,
+        {
+            "creations": [
+                {
+                    "resource_type": 2,
+                    "resource_name": name,
+                    "resource_pattern_type": 3,
+                    "principal": "User:a",
+                    "host": "*",
+                    "operation": 3,
+                    "permission_type": 3,
+                }
+                for name in NAMES
+            ]
+        },
+    ),
+    (
+        ApiKey.DELETE_ACLS,
+        3,
+        {
+            "filters": [
+                {
+                    "resource_type_filter": 2,
+                    "resource_name_filter": name,
+                    "pattern_type_filter": 3,
+                    "operation": 3,
+                    "permission_type": 3,
+                }
+                for name in NAMES
+            ]
+        },
+    ),
+    # More partitions than a request may create: each topic is refused.
+    (
+        ApiKey.CREATE_TOPICS,
+        5,
+        {
+            "topics": [{"name": name, "num_partitions": 20, "replication_factor": 1} for name in NAMES],
+            "timeout": 1000,
+            "validate_only": True,
+        },
+    ),
 ]
 
 
@@ -56,6 +146,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("broker")) as broker, Wire(broker.bootstrap_servers) as client:
         client.call(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
         client.call(ApiKey.FIND_COORDINATOR, 4, key_type=1, coordinator_keys=["t"])
+        topic = {"name": "known", "num_partitions": 1, "replication_factor": 1}
+        client.call(ApiKey.CREATE_TOPICS, 5, topics=[topic], timeout=30_000)
+        committed = {"name": "known", "partitions": [{"partition_index": 0, "committed_offset": 0}]}
+        client.call(ApiKey.OFFSET_COMMIT, 7, group_id="g", generation_id_or_member_epoch=-1, topics=[committed])
         yield broker
 
 
@@ -63,15 +157,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def test_others_have_their_turn_within_a_large_request(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, values: dict[str, Any]
 ) -> None:
-    turns: list[threading.Thread] = []
+    turns: list[SharedTurns] = []
     writers: list[str] = []
-    sleep = asyncio.sleep
+    wait = SharedTurns.next
 
-    class Asyncio:
-        @staticmethod
-        async def sleep(seconds: float) -> None:
-            turns.append(threading.current_thread())
-            await sleep(seconds)
+    async def noted_turn(given: SharedTurns) -> None:
+        turns.append(given)
+        await wait(given)
 
     def noted(*arguments: Any) -> bytes:
         writers.append(threading.current_thread().name)
@@ -79,15 +171,36 @@ def test_others_have_their_turn_within_a_large_request(
 
     with Wire(broker.bootstrap_servers) as client:
         client.call(key, version, **values)  # imports what it needs
-        monkeypatch.setattr(loop_turns, "asyncio", Asyncio)
+        monkeypatch.setattr(SharedTurns, "next", noted_turn)
         monkeypatch.setattr(message_calls, "write_response", noted)
         response = client.call(key, version, **values)
         client.call(ApiKey.API_VERSIONS, 0)
+    assert len(turns) == COUNT // ELEMENTS_A_TURN
+    if key in (ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS):
+        return  # an answer in parts that are written one by one
     assert COUNT in _sizes_of_arrays(response)
-    assert len(turns) == COUNT // loop_turns._ELEMENTS_A_TURN
     large, small = writers
     assert large.startswith("stratalog-worker")
     assert not small.startswith("stratalog-worker")
+
+
+@pytest.mark.parametrize(("key", "version", "values"), BESIDE, ids=lambda value: getattr(value, "name", None))
+def test_a_large_request_is_worked_on_beside_the_loop(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, values: dict[str, Any]
+) -> None:
+    makers: list[str] = []
+    make = RequestContext.make
+
+    def noted(ctx: RequestContext, name: str, /, **fields: Any) -> Any:
+        makers.append(threading.current_thread().name)
+        return make(ctx, name, **fields)
+
+    with Wire(broker.bootstrap_servers) as client:
+        client.call(key, version, **values)  # imports what it needs
+        monkeypatch.setattr(RequestContext, "make", noted)
+        client.call(key, version, **values)
+    assert len(makers) >= COUNT
+    assert {name.rsplit("_", 1)[0] for name in makers} == {"stratalog-worker"}
 
 
 def _sizes_of_arrays(message: Any) -> Iterator[int]:
@@ -99,14 +212,42 @@ def _sizes_of_arrays(message: Any) -> Iterator[int]:
                 yield from _sizes_of_arrays(value[0])
 
 
-def test_few_elements_take_no_turn() -> None:
-    async def first() -> list[int]:
-        return [element async for element in in_turns(range(loop_turns._ELEMENTS_A_TURN - 1))]
+def test_few_elements_take_no_turn(broker: Broker) -> None:
+    few = range(ELEMENTS_A_TURN - 1)
 
-    coroutine = first()
+    async def first(ctx: RequestContext) -> list[int]:
+        return [element async for element in ctx.in_turns(few)]
+
+    coroutine = first(RequestContext(broker.services, ApiKey.METADATA, 9))
     with pytest.raises(StopIteration) as ended:
         coroutine.send(None)
-    assert ended.value.value == list(range(loop_turns._ELEMENTS_A_TURN - 1))
+    assert ended.value.value == list(few)
+
+
+def test_large_requests_continue_one_after_another() -> None:
+    done: list[str] = []
+
+    async def work(name: str, turns: SharedTurns) -> None:
+        for number in range(3):
+            await turns.next()
+            done.append(f"{name}{number}")
+
+    async def all_of_them() -> list[int]:
+        turns = SharedTurns(asyncio.get_running_loop())
+        works = [asyncio.ensure_future(work(name, turns)) for name in "abc"]
+        given_up = asyncio.ensure_future(work("x", turns))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        counts = []
+        while not all(each.done() for each in works):
+            before = len(done)
+            await asyncio.sleep(0)
+            counts.append(len(done) - before)
+        return counts
+
+    counts = asyncio.run(all_of_them())
+    assert max(counts) == 1
+    assert done == ["a0", "b0", "c0", "a1", "b1", "c1", "a2", "b2", "c2"]
 
 
 def test_a_client_that_leaves_while_its_answer_is_written_hurts_no_one(broker: Broker) -> None:

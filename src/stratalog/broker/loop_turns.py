@@ -12,25 +12,48 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 logger = logging.getLogger(__name__)
 
 #: Answers of a turn: about a millisecond.
 STEPS_A_TURN: Final = 8
-#: Elements of a request to process before other requests have their turn: about a millisecond.
-_ELEMENTS_A_TURN: Final = 200
+#: Elements of a request to process before others have their turn: about a millisecond.
+ELEMENTS_A_TURN: Final = 200
 
 _T = TypeVar("_T")
 
 
-async def in_turns(elements: Iterable[_T]) -> AsyncIterator[_T]:
-    """Yield the elements of a request. After each few hundred, others have their turn."""
-    for at, element in enumerate(elements, 1):
-        yield element
-        if not at % _ELEMENTS_A_TURN:
-            await asyncio.sleep(0)
+def pieces_of(elements: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Yield as many elements at a time as are processed in a turn."""
+    return (elements[at : at + ELEMENTS_A_TURN] for at in range(0, len(elements), ELEMENTS_A_TURN))
+
+
+class SharedTurns:
+    """Lets large requests continue one after another: a piece of one of them in each turn of the loop.
+
+    Belongs to the loop's thread.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def next(self) -> None:
+        """Wait until other clients had their turn, and large requests that waited before."""
+        turn = self._loop.create_future()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._give)
+        await turn
+
+    def _give(self) -> None:
+        turn = self._waiting.popleft()
+        if not turn.done():  # else its request was cancelled
+            turn.set_result(None)
+        if self._waiting:
+            self._loop.call_soon(self._give)
 
 
 class LoopTurns:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from threading import RLock
 
 from stratalog.broker.access.acls import (
     WILDCARD,
@@ -86,7 +87,10 @@ class _Rules:
 
 
 class Authorizer:
-    """Decides by its rules. Verdicts are cached until a rule changes. Not thread-safe."""
+    """Decides by its rules. Verdicts are cached until a rule changes.
+
+    Decisions are thread-safe: those on a large request are made beside the loop. Changes belong to the loop's thread.
+    """
 
     def __init__(
         self, acls: Iterable[Acl] = (), *, super_users: Iterable[str] = (), allow_if_no_acl: bool = False
@@ -95,6 +99,8 @@ class Authorizer:
         self._default = _DEFAULT_ALLOW if allow_if_no_acl else _DEFAULT_DENY
         self._acls: dict[Acl, None] = {}
         self._rules: dict[ResourceType, _Rules] = defaultdict(_Rules)
+        #: Held while rules change, and while a verdict is found and remembered: none outlives the rules it came from.
+        self._lock = RLock()
         self._remembered: dict[tuple[str, str, AclOperation, ResourceType, str], AclVerdict] = {}
         #: Called after every change: earlier verdicts may be outdated.
         self.on_change: Callable[[], None] = lambda: None
@@ -112,30 +118,34 @@ class Authorizer:
 
     def add(self, acls: Iterable[Acl]) -> None:
         """Add rules, except those that exist."""
-        for acl in acls:
-            if acl not in self._acls:
-                self._acls[acl] = None
-                rules = self._rules[acl.resource_type]
-                rules.named(acl)[acl.name].append(acl)
-                if acl.pattern_type is PatternType.PREFIXED:
-                    rules.lengths[len(acl.name)] += 1
-        self._forget()
+        with self._lock:
+            for acl in acls:
+                if acl not in self._acls:
+                    self._acls[acl] = None
+                    rules = self._rules[acl.resource_type]
+                    rules.named(acl)[acl.name].append(acl)
+                    if acl.pattern_type is PatternType.PREFIXED:
+                        rules.lengths[len(acl.name)] += 1
+            self._remembered.clear()
+        self.on_change()
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Remove rules; ones that do not exist are ignored."""
-        for acl in acls:
-            if acl in self._acls:
-                del self._acls[acl]
-                rules = self._rules[acl.resource_type]
-                named = rules.named(acl)
-                named[acl.name].remove(acl)
-                if not named[acl.name]:
-                    del named[acl.name]
-                if acl.pattern_type is PatternType.PREFIXED:
-                    rules.lengths[len(acl.name)] -= 1
-                    if not rules.lengths[len(acl.name)]:
-                        del rules.lengths[len(acl.name)]
-        self._forget()
+        with self._lock:
+            for acl in acls:
+                if acl in self._acls:
+                    del self._acls[acl]
+                    rules = self._rules[acl.resource_type]
+                    named = rules.named(acl)
+                    named[acl.name].remove(acl)
+                    if not named[acl.name]:
+                        del named[acl.name]
+                    if acl.pattern_type is PatternType.PREFIXED:
+                        rules.lengths[len(acl.name)] -= 1
+                        if not rules.lengths[len(acl.name)]:
+                            del rules.lengths[len(acl.name)]
+            self._remembered.clear()
+        self.on_change()
 
     @property
     def rules(self) -> list[Acl]:
@@ -144,12 +154,9 @@ class Authorizer:
 
     def change(self, gone: Iterable[Acl], new: Iterable[Acl]) -> None:
         """Replace rules, with no decision in between."""
-        self.remove(gone)
-        self.add(new)
-
-    def _forget(self) -> None:
-        self._remembered.clear()
-        self.on_change()
+        with self._lock:
+            self.remove(gone)
+            self.add(new)
 
     def decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
@@ -158,13 +165,14 @@ class Authorizer:
         if principal in self._super_users:
             return _SUPER_USER
         asked = (principal, host, operation, resource_type, name)
-        if len(name) > _REMEMBERED_NAME_MAX:
-            return self._decide(*asked)
         found = self._remembered.get(asked)
         if found is None:
-            if len(self._remembered) >= _REMEMBERED_MAX:
-                self._remembered.clear()
-            found = self._remembered[asked] = self._decide(*asked)
+            with self._lock:
+                found = self._decide(*asked)
+                if len(name) <= _REMEMBERED_NAME_MAX:
+                    if len(self._remembered) >= _REMEMBERED_MAX:
+                        self._remembered.clear()
+                    self._remembered[asked] = found
         return found
 
     def _decide(
@@ -195,9 +203,11 @@ class Authorizer:
         on_some_name = self.decide(principal, host, operation, resource_type, "hardcode")
         if on_some_name.allowed:
             return on_some_name
+        with self._lock:
+            acls = list(self._acls)
         concerned = [
             acl
-            for acl in self._acls
+            for acl in acls
             if acl.resource_type is resource_type
             and _concerns(acl, principal, host)
             and acl.operation in (operation, AclOperation.ALL)

@@ -3,6 +3,9 @@
 A guard runs before an API's handler. It returns either the response, or the request without what the client may not
 access and a function that completes the response. Handlers do not know about guards, and without an authorizer none
 runs.
+
+For a large request, the guard and the function that it returns run on a worker thread. They read only what is
+thread-safe: the request, the authorizer, the topics, the settings.
 """
 
 from __future__ import annotations
@@ -10,15 +13,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.broker.access.acls import CLUSTER_NAME, AclOperation, ResourceType
 from stratalog.broker.access.control import AccessControl
+from stratalog.broker.large_answers import has_many
 from stratalog.errors import ClusterAuthorizationFailedError
 from stratalog.wire import ApiKey, EncodedResponse, read_message, response_class
 
 if TYPE_CHECKING:
     from stratalog.broker.server import Api, Registry, RequestContext
+
+#: Longer encoded responses are completed on a worker thread, as those with many elements are.
+_LONG_BYTES: Final = 16 * 1024
 
 #: Response -> response.
 Finish = Callable[[Any], Any]
@@ -117,7 +124,7 @@ def _guarded(api: Api, guard: Guard, access: AccessControl) -> Api:
     assert handler is not None
 
     async def answer(ctx: RequestContext, request: Any) -> Any:
-        step = guard(Asker(access, ctx), request)
+        step = await ctx.beside(guard, Asker(access, ctx), request)
         if step.answer is not None:
             return step.answer
         response = handler(ctx, step.request)
@@ -125,8 +132,18 @@ def _guarded(api: Api, guard: Guard, access: AccessControl) -> Api:
             response = await response
         if step.finish is None or response is None:
             return response
-        if isinstance(response, EncodedResponse):
-            response, _ = read_message(response_class(ctx.key, ctx.version), response.body)
-        return step.finish(response)
+        if ctx.is_large or _is_long(response):
+            return await ctx.broker.workers.run(_finished, ctx, step.finish, response)
+        return _finished(ctx, step.finish, response)
 
     return replace(api, handler=answer)
+
+
+def _is_long(response: Any) -> bool:
+    return len(response.body) > _LONG_BYTES if isinstance(response, EncodedResponse) else has_many(response)
+
+
+def _finished(ctx: RequestContext, finish: Finish, response: Any) -> Any:
+    if isinstance(response, EncodedResponse):
+        response, _ = read_message(response_class(ctx.key, ctx.version), response.body)
+    return finish(response)

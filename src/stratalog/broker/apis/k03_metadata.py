@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from stratalog.broker.encoded_topics import EncodedTopics
@@ -44,8 +43,8 @@ _PIECE = 5000
 @handles(ApiKey.METADATA, versions=(0, 13))
 async def metadata(ctx: RequestContext, request: Any) -> Any:
     broker = ctx.broker
-    if _names_wrongly(ctx, request):
-        return _refused_all(ctx, request)
+    if await ctx.beside(_names_wrongly, ctx, request):
+        return await ctx.beside(_refused_all, ctx, request)
     codes: Counter[int] = Counter()
     topics = await _asked_topics(ctx, request, codes)
     fields: dict[str, Any] = {}
@@ -107,7 +106,7 @@ async def _asked_topics(ctx: RequestContext, request: Any, codes: Counter[int]) 
     assert requested is not None  # in a cluster `cluster/serving.py` answers
     answers = []
     described: set[str] = set()
-    for name, topic_id in _distinct(_keys(request)):
+    async for name, topic_id in ctx.in_turns(await ctx.beside(_keys, request)):
         try:
             if topic_id is not None:
                 topic = broker.topics.served_topic_by_id(topic_id)
@@ -149,15 +148,11 @@ async def _all(encoded: EncodedTopics, topics: list[Topic]) -> list[bytes]:
     return answers
 
 
-def _keys(request: Any) -> list[tuple[str | None, Any]]:
-    """Return the topics by name and id; if any are requested by id, only those."""
+def _keys(request: Any) -> list[Any]:
+    """Return the topics by name and id, each once; if any are requested by id, only those."""
     keys: list[tuple[str | None, Any]] = [(entry.name, getattr(entry, "topic_id", None)) for entry in request.topics]
     by_id: list[tuple[str | None, Any]] = [(None, topic_id) for _, topic_id in keys if topic_id is not None]
-    return by_id or keys
-
-
-def _distinct(entries: Iterable[Any]) -> list[Any]:
-    return list(dict.fromkeys(entries))
+    return list(dict.fromkeys(by_id or keys))
 
 
 def _unknown(ctx: RequestContext, requested: RequestedTopics, name: str | None, may_create: bool) -> KafkaError:

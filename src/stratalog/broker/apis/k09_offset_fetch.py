@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.groups import CommittedOffset, TopicPartition, requested_topic
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError, UnstableOffsetCommitError
 
@@ -28,7 +27,7 @@ _NONE = CommittedOffset(-1, "", -1)
 async def offset_fetch(ctx: RequestContext, request: Any) -> Any:
     stable = getattr(request, "require_stable", False)
     if ctx.version >= _GROUPS_FROM:
-        return ctx.respond(groups=[await _group(ctx, group, stable) async for group in in_turns(request.groups)])
+        return ctx.respond(groups=[await _group(ctx, group, stable) async for group in ctx.in_turns(request.groups)])
     try:
         ctx.broker.groups.check_fetch(request.group_id, None, -1)
         topics = await _topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition", stable)
@@ -78,10 +77,10 @@ async def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_ty
             topic_id=getattr(requested, "topic_id", None),
             partitions=[
                 _partition(ctx, partition_type, index, committed, error_code)
-                async for index, committed, error_code in in_turns(partitions)
+                async for index, committed, error_code in ctx.in_turns(partitions)
             ],
         )
-        async for requested, (name, partitions) in in_turns(zip(group.topics, found, strict=True))
+        async for requested, (name, partitions) in ctx.in_turns(zip(group.topics, found, strict=True))
     ]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.share import is_share_key
 from stratalog.errors import (
@@ -54,7 +53,9 @@ async def find_coordinator(ctx: RequestContext, request: Any) -> Any:
 
     if not by_key:
         return ctx.respond(**answer(request.key))
-    return ctx.respond(coordinators=[ctx.make("Coordinator", key=key, **answer(key)) async for key in in_turns(keys)])
+    return ctx.respond(
+        coordinators=[ctx.make("Coordinator", key=key, **answer(key)) async for key in ctx.in_turns(keys)]
+    )
 
 
 def _nowhere(error: type[KafkaError], message: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.groups import LeavingMember
+from stratalog.broker.groups import LeavingMember, LeftMember
 from stratalog.broker.server import ApiKey, RequestContext, handles
 
 _BATCHED_FROM = 3
@@ -21,12 +21,20 @@ async def leave_group(ctx: RequestContext, request: Any) -> Any:
         (left,) = groups.leave(request.group_id, [LeavingMember(request.member_id)])
         await groups.log.settled(request.group_id)
         return ctx.respond(error_code=left.error)
-    members = [
+    members = await ctx.beside(_leaving, request)
+    all_left = groups.leave(request.group_id, members)  # in one step: the group rebalances once
+    await groups.log.settled(request.group_id)
+    return await ctx.beside(_answer, ctx, all_left)
+
+
+def _leaving(request: Any) -> list[LeavingMember]:
+    return [
         LeavingMember(member.member_id, member.group_instance_id, getattr(member, "reason", None))
         for member in request.members
     ]
-    all_left = groups.leave(request.group_id, members)
-    await groups.log.settled(request.group_id)
+
+
+def _answer(ctx: RequestContext, all_left: list[LeftMember]) -> Any:
     return ctx.respond(
         error_code=0,
         members=[

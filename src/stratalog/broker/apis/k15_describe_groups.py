@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, ClassicGroup, GroupState
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import GroupIdNotFoundError, KafkaError
 
@@ -20,7 +19,7 @@ _NOT_FOUND_FROM = 6
 async def describe_groups(ctx: RequestContext, request: Any) -> Any:
     asked = getattr(request, "include_authorized_operations", False)
     operations = GROUP_OPERATIONS if asked else OPERATIONS_UNKNOWN
-    return ctx.respond(groups=[_describe(ctx, group_id, operations) async for group_id in in_turns(request.groups)])
+    return ctx.respond(groups=[_describe(ctx, group_id, operations) async for group_id in ctx.in_turns(request.groups)])
 
 
 def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:

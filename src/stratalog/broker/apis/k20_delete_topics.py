@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import (
@@ -38,15 +37,15 @@ class _Wanted:
 
 @handles(ApiKey.DELETE_TOPICS, versions=(1, 6))
 async def delete_topics(ctx: RequestContext, request: Any) -> Any:
-    wanted = _wanted(ctx, request)
+    wanted = await ctx.beside(_wanted, ctx, request)
     if not ctx.broker.config["delete.topic.enable"]:
         message = "Topic deletion is disabled."
         old = ctx.version < _DISABLED_ERROR_FROM
         disabled = InvalidRequestError(message) if old else TopicDeletionDisabledError(message)
-        return ctx.respond(responses=[_result(ctx, each.name, each.topic_id, disabled) for each in wanted])
-    times = Counter(wanted)
+        return await ctx.beside(_disabled, ctx, wanted, disabled)
+    times = await ctx.beside(Counter, wanted)
     responses = []
-    async for each in in_turns(times):
+    async for each in ctx.in_turns(times):
         topic: Topic | None = None
         failure: KafkaError | None = None
         try:
@@ -69,6 +68,10 @@ def _wanted(ctx: RequestContext, request: Any) -> list[_Wanted]:
     if ctx.version >= _BY_ID_FROM:
         return [_Wanted(topic.name, topic.topic_id) for topic in request.topics]
     return [_Wanted(name, None) for name in request.topic_names]
+
+
+def _disabled(ctx: RequestContext, wanted: list[_Wanted], error: KafkaError) -> Any:
+    return ctx.respond(responses=[_result(ctx, each.name, each.topic_id, error) for each in wanted])
 
 
 def _find(ctx: RequestContext, wanted: _Wanted, times: int) -> Topic:

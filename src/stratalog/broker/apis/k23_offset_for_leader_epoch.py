@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.cluster_membership import not_here
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError
 
@@ -16,9 +15,9 @@ from stratalog.errors import KafkaError
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4))
 async def offset_for_leader_epoch(ctx: RequestContext, request: Any) -> Any:
     topics = []
-    for topic in request.topics:
+    async for topic in ctx.in_turns(request.topics):
         partitions = []
-        async for entry in in_turns(topic.partitions):
+        async for entry in ctx.in_turns(topic.partitions):
             code, epoch, end_offset = 0, -1, -1
             try:
                 epoch, end_offset = _end_offset(ctx, topic.topic, entry)

@@ -63,27 +63,33 @@ async def _add(
     *,
     verify_only: bool,
 ) -> list[Any]:
-    wanted = list(dict.fromkeys(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions))
-    codes = _impossible(ctx, wanted)
+    wanted, codes = await ctx.beside(_checked, ctx, topics)
     if codes:
-        return _results(ctx, _joined(codes), codes)
+        return await ctx.beside(_results, ctx, _joined(codes), codes)
     if verify_only:
         codes = {partition: _verify(ctx, transactional_id, producer, partition) for partition in wanted}
         try:
             await ctx.broker.transactions.log.settled(transactional_id)
         except KafkaError as error:
             codes = dict.fromkeys(wanted, error.code)
-        return _results(ctx, _joined(codes), codes)
+        return await ctx.beside(_results, ctx, _joined(codes), codes)
     else:
         version = EPOCH_BUMP_FROM if ctx.version >= _BROKERS_FROM else 0
         code = 0
         try:
+            # In one step: a record of the transaction has all its partitions.
             ctx.broker.transactions.add_partitions(transactional_id, producer, wanted, version)
             await ctx.broker.transactions.log.settled(transactional_id)
         except KafkaError as error:
             code = code_for(error, knows_fenced=ctx.version >= _FENCED_FROM)
         codes = dict.fromkeys(wanted, code)
-    return _results(ctx, ((topic.name, topic.partitions) for topic in topics), codes)
+    return await ctx.beside(_results, ctx, ((topic.name, topic.partitions) for topic in topics), codes)
+
+
+def _checked(ctx: RequestContext, topics: Iterable[Any]) -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
+    """Return the partitions, each once, and the codes of all of them if one of them is invalid."""
+    wanted = list(dict.fromkeys(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions))
+    return wanted, _impossible(ctx, wanted)
 
 
 def _impossible(ctx: RequestContext, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

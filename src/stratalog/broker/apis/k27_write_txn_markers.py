@@ -7,6 +7,7 @@ epoch is checked (KIP-1228).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from stratalog.broker.groups import TopicPartition
@@ -39,14 +40,27 @@ async def _write(ctx: RequestContext, markers: MarkerWriter, asked: Any) -> Any:
         getattr(asked, "transaction_version", 0),
     )
     impossible = marker.producer.id == _NONE or (marker.producer.id >= 0 and marker.producer.epoch == _NONE)
-    wanted = [TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes]
-    possible = [each for each in wanted if not impossible or ctx.broker.partition(each.topic, each.partition) is None]
+    wanted = await ctx.beside(_partitions, asked)
     codes = dict.fromkeys(wanted, UnknownServerError.code)
+    possible = [
+        each
+        async for each in ctx.in_turns(wanted)
+        if not impossible or ctx.broker.partition(each.topic, each.partition) is None
+    ]
     peers = ctx.broker.transactions.peers
-    if peers is None:
-        codes |= {each: markers.write(marker, each) for each in possible}
-    else:
+    if peers is not None:
         codes |= await peers.write_here(marker, possible)
+    else:  # each partition is on its own: a marker has its effect there alone
+        async for each in ctx.in_turns(possible):
+            codes[each] = markers.write(marker, each)
+    return await ctx.beside(_answer, ctx, asked, codes)
+
+
+def _partitions(asked: Any) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes]
+
+
+def _answer(ctx: RequestContext, asked: Any, codes: Mapping[TopicPartition, int]) -> Any:
     return ctx.make(
         "WritableTxnMarkerResult",
         producer_id=asked.producer_id,

@@ -23,7 +23,6 @@ from stratalog.broker.groups import (
     answered_topics,
     requested_topic,
 )
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.transactions import ClientSupport, ProducerIdAndEpoch, admit, ask_coordinator, begin_admission
 from stratalog.errors import (
@@ -47,11 +46,11 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
     now_ms = ctx.broker.clock.now_ms()
     unknown: set[int] = set()
     by_id = ctx.version >= _TOPIC_IDS_FROM
-    for at, requested in enumerate(request.topics):
+    async for at, requested in ctx.in_turns(enumerate(request.topics)):
         topic, error_code = requested_topic(ctx.broker, requested, by_id=by_id)
         if topic is None:
             unknown.add(at)
-        async for number, partition in in_turns(enumerate(requested.partitions)):
+        async for number, partition in ctx.in_turns(enumerate(requested.partitions)):
             position = PartPosition(at, number)
             if topic is None:
                 codes[position] = error_code
@@ -74,6 +73,14 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
         if number:
             await asyncio.sleep(0)
         codes.update(commits.placed(number, await _store(ctx, request, turn)))
+    return await ctx.beside(_answers, ctx, request, codes, unknown, as_asked)
+
+
+def _answers(
+    ctx: RequestContext, request: Any, codes: dict[PartPosition, int], unknown: set[int], as_asked: bool
+) -> Any:
+    """Return the response; `unknown` are the numbers of topics that do not exist."""
+    by_id = ctx.version >= _TOPIC_IDS_FROM
     kept: Container[int] = range(len(request.topics)) if as_asked and not by_id else unknown
     answers = answered_topics(
         request.topics, lambda topic: topic.topic_id if by_id else topic.name, as_asked=as_asked, kept=kept

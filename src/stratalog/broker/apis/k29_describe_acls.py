@@ -5,11 +5,15 @@ v1 to v3. v1: types of patterns. v2: flexible. v3: resources of type USER.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from stratalog.broker.access import Acl, AclFilter, names_unknown
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidRequestError, SecurityDisabledError, wire_code
+
+#: Among more rules, the search is made on a worker thread.
+_MANY: Final = 500
 
 
 def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
@@ -20,7 +24,7 @@ def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
 
 
 @handles(ApiKey.DESCRIBE_ACLS, versions=(1, 3), on_error=_refuse)
-def describe_acls(ctx: RequestContext, request: Any) -> Any:
+async def describe_acls(ctx: RequestContext, request: Any) -> Any:
     chosen = AclFilter.of(request)
     if names_unknown(request):
         raise InvalidRequestError("the filter has an unknown element")
@@ -29,8 +33,15 @@ def describe_acls(ctx: RequestContext, request: Any) -> Any:
         raise SecurityDisabledError("No Authorizer is configured on the broker")
     if chosen.is_unknown_pattern or chosen.is_unknown_entry:
         raise InvalidRequestError("the filter has an unknown element")
+    rules = access.authorizer.rules
+    if len(rules) > _MANY:
+        return await ctx.broker.workers.run(_answer, ctx, rules, chosen)
+    return _answer(ctx, rules, chosen)
+
+
+def _answer(ctx: RequestContext, rules: Iterable[Acl], chosen: AclFilter) -> Any:
     by_pattern: dict[tuple[int, str, int], list[Acl]] = {}
-    for acl in access.authorizer.matching(chosen):
+    for acl in filter(chosen.matches, rules):
         by_pattern.setdefault((acl.resource_type, acl.name, acl.pattern_type), []).append(acl)
     return ctx.respond(
         error_code=0,

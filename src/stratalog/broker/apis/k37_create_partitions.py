@@ -18,11 +18,11 @@ def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
 
 @handles(ApiKey.CREATE_PARTITIONS, versions=(0, 3), on_error=_refuse)
 async def create_partitions(ctx: RequestContext, request: Any) -> Any:
-    times = Counter(topic.name for topic in request.topics)
-    added = (_added(ctx, topic) for topic in request.topics if times[topic.name] == 1)
-    check_partition_total(sum(count for count in added if count > 0), "additional partitions")
+    times, total = await ctx.beside(_counted, ctx, request)
+    check_partition_total(total, "additional partitions")
     results = []
-    for name, topic in {topic.name: topic for topic in request.topics}.items():
+    last = await ctx.beside(_by_name, request)
+    async for name, topic in ctx.in_turns(last.items()):
         error_code, message = 0, None
         try:
             if times[name] > 1:
@@ -34,6 +34,17 @@ async def create_partitions(ctx: RequestContext, request: Any) -> Any:
             error_code, message = error.code, str(error)
         results.append(_result(ctx, name, error_code, message))
     return ctx.respond(results=results)
+
+
+def _counted(ctx: RequestContext, request: Any) -> tuple[Counter[str], int]:
+    """Return how many times each name is in the request, and the partitions to add where it is there once."""
+    times = Counter(topic.name for topic in request.topics)
+    added = (_added(ctx, topic) for topic in request.topics if times[topic.name] == 1)
+    return times, sum(count for count in added if count > 0)
+
+
+def _by_name(request: Any) -> dict[str, Any]:
+    return {topic.name: topic for topic in request.topics}
 
 
 def _result(ctx: RequestContext, name: str, error_code: int, message: str | None) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError
 
@@ -14,7 +13,7 @@ async def delete_groups(ctx: RequestContext, request: Any) -> Any:
     return ctx.respond(
         results=[
             ctx.make("DeletableGroupResult", group_id=group_id, error_code=await _delete(ctx, group_id))
-            async for group_id in in_turns(dict.fromkeys(request.groups_names))
+            async for group_id in ctx.in_turns(dict.fromkeys(request.groups_names))
         ]
     )
 

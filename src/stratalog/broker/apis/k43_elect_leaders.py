@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 
@@ -39,9 +38,9 @@ async def elect_leaders(ctx: RequestContext, request: Any) -> Any:
             ctx.make(
                 "ReplicaElectionResult",
                 topic=name,
-                partition_result=[_result(ctx, election, name, number) async for number in in_turns(partitions)],
+                partition_result=[_result(ctx, election, name, number) async for number in ctx.in_turns(partitions)],
             )
-            for name, partitions in topics
+            async for name, partitions in ctx.in_turns(topics)
         ],
     )
 

@@ -40,12 +40,17 @@ _OF_THE_CONTROLLER = (TOPIC, CLIENT_METRICS, GROUP)
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1))
 async def incremental_alter_configs(ctx: RequestContext, request: Any) -> Any:
+    fails = await ctx.beside(_fails, request)
+    return await answer_each(ctx, request, _fail if fails else _alter)
+
+
+def _fails(request: Any) -> bool:
+    """Return whether Kafka's controller fails for one of the resources."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    fails = any(
+    return any(
         times[resource.resource_type, resource.resource_name] == 1 and _fails_in_the_controller(resource)
         for resource in request.resources
     )
-    return await answer_each(ctx, request, _fail if fails else _alter)
 
 
 def _fails_in_the_controller(resource: Any) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidReplicaAssignmentError, KafkaError, UnknownTopicOrPartitionError
 
@@ -27,9 +26,9 @@ async def alter_partition_reassignments(ctx: RequestContext, request: Any) -> An
             ctx.make(
                 "ReassignableTopicResponse",
                 name=topic.name,
-                partitions=[_answer(ctx, topic.name, entry) async for entry in in_turns(topic.partitions)],
+                partitions=[_answer(ctx, topic.name, entry) async for entry in ctx.in_turns(topic.partitions)],
             )
-            for topic in request.topics
+            async for topic in ctx.in_turns(request.topics)
         ],
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
 from stratalog.broker.groups import TopicPartition, answered_topics
@@ -12,16 +12,27 @@ from stratalog.errors import GroupSubscribedToTopicError, UnknownTopicOrPartitio
 
 @handles(ApiKey.OFFSET_DELETE, versions=(0, 0))
 async def offset_delete(ctx: RequestContext, request: Any) -> Any:
+    existing, is_all = await ctx.beside(_existing, ctx, request)
+    # In one step: all commits are deleted by one batch, or none.
+    allowed = ctx.broker.groups.delete_offsets(request.group_id, existing)
+    await ctx.broker.groups.log.settled(request.group_id)
+    return await ctx.beside(_answer, ctx, request, allowed, is_all)
+
+
+def _existing(ctx: RequestContext, request: Any) -> tuple[list[TopicPartition], bool]:
+    """Return the partitions that exist, and whether those are all of the request."""
     wanted = [
         TopicPartition(topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
     ]
     existing = [key for key in wanted if ctx.broker.has_partition(key.topic, key.partition)]
-    allowed = ctx.broker.groups.delete_offsets(request.group_id, existing)
-    await ctx.broker.groups.log.settled(request.group_id)
+    return existing, len(existing) == len(wanted)
+
+
+def _answer(ctx: RequestContext, request: Any, allowed: Mapping[TopicPartition, bool], is_all: bool) -> Any:
     unknown = {at for at, topic in enumerate(request.topics) if ctx.broker.metadata.topic(topic.name) is None}
-    as_asked = len(existing) == len(wanted) and not unknown
+    as_asked = is_all and not unknown
     kept: Container[int] = range(len(request.topics)) if as_asked else unknown
     codes = {key: 0 if ok else GroupSubscribedToTopicError.code for key, ok in allowed.items()}
     return ctx.respond(

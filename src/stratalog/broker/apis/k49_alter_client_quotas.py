@@ -5,6 +5,7 @@ As in Kafka, the first change of a duplicate entity is applied, and its result i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from stratalog.broker.java_hashing import in_hash_order, string_hash
@@ -29,6 +30,10 @@ async def alter_client_quotas(ctx: RequestContext, request: Any) -> Any:
                 results = {named: error or refused for named, error in results.items()}
             else:
                 quotas.put_in_force(changes, await workers.run(addresses_of, changes))
+    return await ctx.beside(_answer, ctx, results)
+
+
+def _answer(ctx: RequestContext, results: Mapping[_Named, KafkaError | None]) -> Any:
     return ctx.respond(entries=[_result(ctx, named, error) for named, error in results.items()])
 
 

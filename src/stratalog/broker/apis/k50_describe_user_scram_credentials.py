@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.security import SCRAM_HASHES
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import DuplicateResourceError, ResourceNotFoundError
@@ -17,7 +16,7 @@ _NUMBERS = {mechanism: number for number, mechanism in enumerate(SCRAM_HASHES, s
 async def describe_user_scram_credentials(ctx: RequestContext, request: Any) -> Any:
     credentials = ctx.broker.scram
     asked = Counter(user.name for user in request.users or ()) or Counter(credentials.users())
-    results = [_describe(ctx, user, times) async for user, times in in_turns(asked.items())]
+    results = [_describe(ctx, user, times) async for user, times in ctx.in_turns(asked.items())]
     return ctx.respond(error_code=0, error_message="", results=results)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.cluster_membership import not_here
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import check_topic_name
 from stratalog.errors import InvalidTopicError, KafkaStorageError, NotLeaderOrFollowerError
@@ -19,9 +18,11 @@ async def describe_producers(ctx: RequestContext, request: Any) -> Any:
             ctx.make(
                 "TopicResponse",
                 name=topic.name,
-                partitions=[_partition(ctx, topic.name, number) async for number in in_turns(topic.partition_indexes)],
+                partitions=[
+                    _partition(ctx, topic.name, number) async for number in ctx.in_turns(topic.partition_indexes)
+                ],
             )
-            for topic in request.topics
+            async for topic in ctx.in_turns(request.topics)
         ]
     )
 

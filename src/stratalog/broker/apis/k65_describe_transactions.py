@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.transactions import Transaction
 from stratalog.errors import KafkaError
@@ -15,7 +14,7 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 @handles(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0))
 async def describe_transactions(ctx: RequestContext, request: Any) -> Any:
-    return ctx.respond(transaction_states=[_state(ctx, name) async for name in in_turns(request.transactional_ids)])
+    return ctx.respond(transaction_states=[_state(ctx, name) async for name in ctx.in_turns(request.transactional_ids)])
 
 
 def _state(ctx: RequestContext, transactional_id: str) -> Any:

@@ -16,7 +16,6 @@ from stratalog.broker.groups import (
     check_consumer_protocol,
 )
 from stratalog.broker.groups.consumer import ConsumerGroup, ConsumerMember
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidGroupIdError, KafkaError
 
@@ -27,7 +26,9 @@ _CLASSIC, _CONSUMER = 0, 1
 async def consumer_group_describe(ctx: RequestContext, request: Any) -> Any:
     check_consumer_protocol(ctx.broker)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_UNKNOWN
-    return ctx.respond(groups=[_describe(ctx, group_id, operations) async for group_id in in_turns(request.group_ids)])
+    return ctx.respond(
+        groups=[_describe(ctx, group_id, operations) async for group_id in ctx.in_turns(request.group_ids)]
+    )
 
 
 def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:

@@ -11,7 +11,6 @@ from collections import Counter
 from typing import Any
 
 from stratalog.broker.internal_topics import INTERNAL_TOPICS
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import check_topic_name
@@ -40,7 +39,6 @@ def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
 
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), on_error=_refuse)
 async def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
-    names = {topic.name for topic in request.topics} or {topic.name for topic in ctx.broker.topics.served()}
     begin_topic, begin_partition = "", 0
     if request.cursor is not None:
         begin_topic, begin_partition = request.cursor.topic_name, request.cursor.partition_index
@@ -48,16 +46,17 @@ async def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
             raise InvalidRequestError(
                 f"DescribeTopicPartitionsRequest cursor partition must be valid: {begin_partition}"
             )
-        if request.topics and min((name for name in names if name >= begin_topic), default="") != begin_topic:
-            raise InvalidRequestError(
-                f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {begin_topic}"
-            )
+    names = await ctx.beside(_names, ctx, request, begin_topic)
+    if request.cursor is not None and request.topics and names[:1] != [begin_topic]:
+        raise InvalidRequestError(
+            f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {begin_topic}"
+        )
     room = min(max(request.response_partition_limit, 1), _PARTITIONS_MAX)
     answers: list[bytes] = []
     codes: Counter[int] = Counter()
     partitions = _Partitions(ctx)
     cursor = None
-    async for name in in_turns(sorted(name for name in names if name >= begin_topic)):
+    async for name in ctx.in_turns(names):
         if not room:
             cursor = ctx.make("Cursor", topic_name=name, partition_index=0)
             break
@@ -78,6 +77,12 @@ async def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
     response = ctx.respond(next_cursor=cursor)
     cursor_bytes = _NO_CURSOR_BYTES + len(write_message(response)) - len(without_cursor)
     return ctx.respond_encoded(ctx.parts(response, answers, behind=cursor_bytes), codes)
+
+
+def _names(ctx: RequestContext, request: Any, begin: str) -> list[str]:
+    """Return the names of the topics from `begin` on, sorted and each once."""
+    names = {topic.name for topic in request.topics or ctx.broker.topics.served()}
+    return sorted(name for name in names if name >= begin)
 
 
 def _unknown(ctx: RequestContext, name: str) -> bytes:

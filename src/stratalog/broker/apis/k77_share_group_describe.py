@@ -11,7 +11,6 @@ from typing import Any
 from stratalog.broker.described_groups import described_assignment, described_group, refuse_groups, refused_group
 from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_share_protocol
 from stratalog.broker.groups.share import ASSIGNOR, ShareGroup, ShareMember
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidGroupIdError, KafkaError
 
@@ -20,7 +19,9 @@ from stratalog.errors import InvalidGroupIdError, KafkaError
 async def share_group_describe(ctx: RequestContext, request: Any) -> Any:
     check_share_protocol(ctx.broker)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_UNKNOWN
-    return ctx.respond(groups=[_describe(ctx, group_id, operations) async for group_id in in_turns(request.group_ids)])
+    return ctx.respond(
+        groups=[_describe(ctx, group_id, operations) async for group_id in ctx.in_turns(request.group_ids)]
+    )
 
 
 def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:

@@ -14,7 +14,6 @@ from stratalog.broker.described_groups import described_group, refuse_groups, re
 from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_streams_protocol
 from stratalog.broker.groups.streams import ASSIGNOR, InternalTopic, StreamsGroup, StreamsMember, Tasks
 from stratalog.broker.java_hashing import in_hash_order, string_hash
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidGroupIdError, KafkaError
 
@@ -28,7 +27,7 @@ async def streams_group_describe(ctx: RequestContext, request: Any) -> Any:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_UNKNOWN
     status = _NOT_STORED if getattr(request, "include_topology_description", False) else _NOT_REQUESTED
     return ctx.respond(
-        groups=[_describe(ctx, group_id, operations, status) async for group_id in in_turns(request.group_ids)]
+        groups=[_describe(ctx, group_id, operations, status) async for group_id in ctx.in_turns(request.group_ids)]
     )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from stratalog.broker.groups import check_share_protocol
-from stratalog.broker.loop_turns import in_turns
 from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.share import LatestOffsets, ShareKey
@@ -35,7 +34,7 @@ def _refused(ctx: RequestContext, group_id: str, code: int, message: str | None)
 @handles(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, versions=(0, 1), on_error=_refuse)
 async def describe_share_group_offsets(ctx: RequestContext, request: Any) -> Any:
     check_share_protocol(ctx.broker)
-    return ctx.respond(groups=[await _group(ctx, group) async for group in in_turns(request.groups)])
+    return ctx.respond(groups=[await _group(ctx, group) async for group in ctx.in_turns(request.groups)])
 
 
 async def _group(ctx: RequestContext, group: Any) -> Any:

@@ -8,6 +8,7 @@ from .values import (
     UNKNOWN_MEMBER_ID as UNKNOWN_MEMBER_ID,
     JoinRequest as JoinRequest,
     LeavingMember as LeavingMember,
+    LeftMember as LeftMember,
     Protocol as Protocol,
     SyncRequest as SyncRequest,
 )

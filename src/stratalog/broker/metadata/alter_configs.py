@@ -33,7 +33,7 @@ async def answer_each(ctx: RequestContext, request: Any, alter_one: Callable[[Re
     Calls `alter_one(ctx, resource, validate_only)` for each resource on a worker thread; an exception becomes that
     resource's error. A resource that appears twice is refused.
     """
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    times = await ctx.beside(_times, request)
     responses = []
     for resource in request.resources:
         error_code, message = 0, None
@@ -53,6 +53,10 @@ async def answer_each(ctx: RequestContext, request: Any, alter_one: Callable[[Re
             )
         )
     return ctx.respond(responses=responses)
+
+
+def _times(request: Any) -> Counter[tuple[int, str]]:
+    return Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
 
 
 def alter(

@@ -22,10 +22,11 @@ level, if it has such a field; otherwise the connection is closed. `None` sends 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from stratalog.broker.loop_turns import ELEMENTS_A_TURN
 from stratalog.broker.quotas import MutationPermit, QuotaClient, QuotaThrottle
 from stratalog.broker.security import Peer, Principal
 from stratalog.errors import KafkaError, wire_code
@@ -58,6 +59,7 @@ Chunk = bytes | bytearray | memoryview | FileSlice
 #: Requests between brokers that are exempt from the request quota.
 _EXEMPT = frozenset({ApiKey.WRITE_TXN_MARKERS})
 
+_T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -193,12 +195,14 @@ class RequestContext:
 
     __slots__ = (
         "_by_bytes",
+        "_elements",
         "_permit",
         "_worked_s",
         "begun_s",
         "broker",
         "client_id",
         "correlation_id",
+        "is_large",
         "key",
         "peer",
         "version",
@@ -221,6 +225,10 @@ class RequestContext:
         self.client_id = client_id
         #: The client and its listener; without a connection, an anonymous one.
         self.peer = Peer(broker.listener) if peer is None else peer
+        #: Whether the request may have so many elements that it must not be worked on in one piece.
+        self.is_large = False
+        #: Elements processed since others had their turn.
+        self._elements = 0
         self._permit: MutationPermit | None = None
         #: When the work on it started; None while no client has a request quota.
         self.begun_s: float | None = None
@@ -280,6 +288,27 @@ class RequestContext:
     @property
     def principal(self) -> Principal:
         return self.peer.principal
+
+    async def in_turns(self, elements: Iterable[_T], *, weight: int = 1) -> AsyncIterator[_T]:
+        """Yield elements of the request. After each few hundred in all its arrays, others have their turn.
+
+        `weight` is how many usual elements one of these is worth, each of which takes some microseconds.
+        """
+        for element in elements:
+            yield element
+            self._elements += weight
+            if self._elements >= ELEMENTS_A_TURN:
+                self._elements = 0
+                await self.broker.turns.next()
+
+    async def beside(self, function: Callable[..., _T], *arguments: object) -> _T:
+        """Return what a function makes of the request: on a worker thread if the request is large.
+
+        The function may read only what may be read on any thread: the request, the settings, the topics.
+        """
+        if self.is_large:
+            return await self.broker.workers.run(function, *arguments)
+        return function(*arguments)
 
     def make(self, name: str, /, **fields: Any) -> Any:
         """Build the dataclass `name` of this API's response in this version.

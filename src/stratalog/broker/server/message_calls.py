@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
 import struct
 import types
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.broker.answered_errors import codes_of
+from stratalog.broker.large_answers import has_many
 from stratalog.broker.server.dispatch import Api, Chunk, RequestContext, answer_error
 from stratalog.broker.server.sliced_response import SlicedResponse, write_sliced
 from stratalog.errors import InvalidRequestError
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 #: Larger messages are read on a worker thread: that is some 1,000 fields, or 2 ms.
 _READ_BESIDE_BYTES: Final = 32 * 1024
-#: Responses with arrays of more elements are written on a worker thread.
-_WRITTEN_BESIDE: Final = 500
+#: Larger requests may have so many elements that they are worked on in pieces: 1,000 numbers of partitions.
+_LARGE_BYTES: Final = 4 * 1024
 #: Errors of an unreadable message.
 UNREADABLE: Final = (InvalidRequestError, struct.error, IndexError, UnicodeDecodeError)
 
@@ -97,6 +97,7 @@ def answer_message(
         client_id=client_id,
         peer=calls.peer,
     )
+    ctx.is_large = len(frame) > _LARGE_BYTES
     if refusal is not None:
         _answer(calls, ctx, answer_error(api, ctx, None, refusal))
         return
@@ -118,35 +119,19 @@ def answer_message(
                 _go_on_as_task(calls, api, ctx, request, coroutine, awaited)
                 return
     except Exception as error:  # noqa: BLE001
-        _send_failure(calls, api, ctx, request, error)
+        if ctx.is_large:
+            calls.is_waiting = True
+            calls.finish_later(calls.host.loop.create_task(_send_large_failure(calls, api, ctx, request, error)))
+        else:
+            _send_failure(calls, api, ctx, answer_error(api, ctx, request, error), error)
         return
     if response is None:
         return
-    if is_written_beside(response):
+    if has_many(response):
         calls.is_waiting = True
         calls.finish_later(calls.host.loop.create_task(_send_large(calls, ctx, response)))
     else:
         _answer(calls, ctx, response)
-
-
-def is_written_beside(response: Any) -> bool:
-    """Return whether to write a response on a worker thread: it has an array of many elements, or one of its elements.
-
-    Writing takes 5 us for an element.
-    """
-    if isinstance(response, SlicedResponse):
-        return False
-    fields = getattr(type(response), "__dataclass_fields__", ())
-    arrays = [value for name in fields if isinstance(value := getattr(response, name), tuple)]
-    count = sum(map(len, arrays))
-    if not 0 < count <= _WRITTEN_BESIDE:
-        return count > 0
-    for element in itertools.chain.from_iterable(arrays):
-        for name in getattr(type(element), "__dataclass_fields__", ()):
-            value = getattr(element, name)
-            if isinstance(value, tuple):
-                count += len(value)
-    return count > _WRITTEN_BESIDE
 
 
 async def _send_large(calls: Calls, ctx: RequestContext, response: Any) -> None:
@@ -196,22 +181,45 @@ async def _finish(
         return
     except Exception as error:  # noqa: BLE001
         if not calls.line.closed:
-            _send_failure(calls, api, ctx, request, error)
+            await _write_failure(calls, api, ctx, request, error)
     else:
         if response is not None and not calls.line.closed:
-            if is_written_beside(response):
-                await _write_large(calls, ctx, response)
-            else:
-                _answer(calls, ctx, response)
+            await _write(calls, ctx, response)
     calls.respond(())
 
 
-def _send_failure(calls: Calls, api: Api, ctx: RequestContext, request: Any, error: Exception) -> None:
-    response = answer_error(api, ctx, request, error)
+async def _write(calls: Calls, ctx: RequestContext, response: Any) -> None:
+    if has_many(response):
+        await _write_large(calls, ctx, response)
+    else:
+        _answer(calls, ctx, response)
+
+
+def _send_failure(calls: Calls, api: Api, ctx: RequestContext, response: Any, error: Exception) -> None:
     if response is None:
         calls.reject(f"{api.key.message} v{ctx.version} failed: {error}")
     else:
         _answer(calls, ctx, response)
+
+
+async def _send_large_failure(calls: Calls, api: Api, ctx: RequestContext, request: Any, error: Exception) -> None:
+    await _write_failure(calls, api, ctx, request, error)
+    calls.respond(())
+
+
+async def _write_failure(calls: Calls, api: Api, ctx: RequestContext, request: Any, error: Exception) -> None:
+    """Answer an error; the answer to a large request may have an element for each of the request's."""
+    try:
+        response = await ctx.beside(answer_error, api, ctx, request, error)
+    except Exception:  # noqa: BLE001
+        calls.fail(_writing(ctx))
+        return
+    if calls.line.closed:
+        return
+    if response is None or not has_many(response):
+        _send_failure(calls, api, ctx, response, error)
+    else:
+        await _write_large(calls, ctx, response)
 
 
 def _answer(calls: Calls, ctx: RequestContext, response: Any) -> None:
