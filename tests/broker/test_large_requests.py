@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.wire import Wire
 
+from stratalog.broker.access import AccessControl
 from stratalog.broker.loop_turns import ELEMENTS_A_TURN, SharedTurns
 from stratalog.broker.server import RequestContext, message_calls
 from stratalog.broker.server.server import Broker
+from stratalog.config import STANDARD_AUTHORIZER
+from stratalog.errors import GroupAuthorizationFailedError
 from stratalog.wire import ApiKey, write_response
 
 COUNT = 1_000
@@ -201,6 +205,26 @@ def test_a_large_request_is_worked_on_beside_the_loop(
         client.call(key, version, **values)
     assert len(makers) >= COUNT
     assert {name.rsplit("_", 1)[0] for name in makers} == {"stratalog-worker"}
+
+
+def test_access_is_checked_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    allows = AccessControl.allows
+
+    def noted(control: AccessControl, *arguments: Any, **options: Any) -> bool:
+        threads.append(threading.current_thread().name.rsplit("_", 1)[0])
+        return allows(control, *arguments, **options)
+
+    monkeypatch.setattr(AccessControl, "allows", noted)
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:other"}
+    with Broker(tmp_path, config=config) as broker, Wire(broker.bootstrap_servers) as client:
+        client.call(ApiKey.DESCRIBE_GROUPS, 5, groups=["one"])
+        assert set(threads) == {"stratalog-broker"}
+        threads.clear()
+        groups = client.call(ApiKey.DESCRIBE_GROUPS, 5, groups=NAMES).groups
+        assert [group.error_code for group in groups] == [GroupAuthorizationFailedError.code] * COUNT
+        assert len(threads) == COUNT
+        assert set(threads) == {"stratalog-worker"}
 
 
 def _sizes_of_arrays(message: Any) -> Iterator[int]:

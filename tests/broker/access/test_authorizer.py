@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor, wait
 from random import Random
+from threading import Event
 
 import pytest
 from tests.support.access_rules import ANY_NAME, Question, RuleWorld, random_world
 
-from stratalog.broker.access import Acl, AclFilter, AclOperation, Authorizer, PatternType, Permission, ResourceType
+from stratalog.broker.access import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    Authorizer,
+    PatternType,
+    Permission,
+    ResourceType,
+    authorizer,
+)
 
 ALICE, HOST = "User:alice", "10.0.0.1"
 
@@ -152,3 +163,31 @@ def test_long_names_that_a_client_makes_up_are_not_kept_in_memory() -> None:
     finally:
         tracemalloc.stop()
     assert kept < 1_000_000
+
+
+def test_no_verdict_outlives_the_rules_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker thread decides on a large request while the loop changes the rules."""
+    allow, deny = (
+        Acl(ResourceType.TOPIC, "t", PatternType.LITERAL, ALICE, "*", AclOperation.READ, permission)
+        for permission in (Permission.ALLOW, Permission.DENY)
+    )
+    decider = Authorizer([allow])
+    asked = (ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, "t")
+    is_deciding, may_end = Event(), Event()
+    concerns = authorizer._concerns
+
+    def slow(acl: Acl, principal: str, host: str) -> bool:
+        is_deciding.set()
+        assert may_end.wait(60)
+        return concerns(acl, principal, host)
+
+    monkeypatch.setattr(authorizer, "_concerns", slow)
+    with ThreadPoolExecutor(2) as threads:
+        decided = threads.submit(decider.decide, *asked)
+        assert is_deciding.wait(60)
+        changed = threads.submit(decider.add, [deny])
+        wait([changed], timeout=0.05)  # a change that does not wait for the decision is over by now
+        may_end.set()
+        assert decided.result(60).allowed
+        changed.result(60)
+    assert not decider.decide(*asked).allowed

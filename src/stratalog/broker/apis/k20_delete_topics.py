@@ -43,7 +43,7 @@ async def delete_topics(ctx: RequestContext, request: Any) -> Any:
         old = ctx.version < _DISABLED_ERROR_FROM
         disabled = InvalidRequestError(message) if old else TopicDeletionDisabledError(message)
         return await ctx.beside(_disabled, ctx, wanted, disabled)
-    times = await ctx.beside(Counter, wanted)
+    times: Counter[_Wanted] = await ctx.beside(Counter, wanted)
     responses = []
     async for each in ctx.in_turns(times):
         topic: Topic | None = None
