@@ -41,13 +41,16 @@ class Application:
             text=True,
         )
         self._lines: queue.Queue[str] = queue.Queue()
+        #: Everything that it has printed.
+        self.printed: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._lines.put(line.strip())
+            self.printed.append(line.strip())
+            self._lines.put(self.printed[-1])
 
     def _say(self, text: str) -> None:
         assert self._process.stdin is not None

@@ -320,6 +320,34 @@ def test_a_marker_takes_the_verification_away(state: ProducerStateManager) -> No
     assert not state.verifications
 
 
+def test_the_marker_of_the_transaction_before_leaves_the_verification_of_the_next_one(
+    state: ProducerStateManager,
+) -> None:
+    """With transactions version 2 the client goes on with the next epoch while markers with it are still written."""
+    state.verification_required = True
+    first = state.start_verification(1, 0, 0, supports_epoch_bump=True)
+    updates = state.prepare("client", guard=first)
+    assert updates.add(data(0, 0, transactional=True)) is None
+    state.commit(updates)
+    guard = state.start_verification(1, 0, 1, supports_epoch_bump=True)
+    state.update(marker(1, epoch=1), "coordinator", transaction_version=2)
+    assert state.start_verification(1, 0, 1, supports_epoch_bump=True) is guard
+    updates = state.prepare("client", guard=guard)
+    assert updates.add(data(2, 0, epoch=1, transactional=True)) is None
+    state.commit(updates)
+    assert not state.verifications
+
+
+def test_its_own_marker_takes_the_verification_away(state: ProducerStateManager) -> None:
+    """It timed out while the coordinator was asked, for example. A client recovers from an old epoch."""
+    state.verification_required = True
+    guard = state.start_verification(1, 0, 1, supports_epoch_bump=True)
+    state.update(marker(0, ControlType.ABORT, epoch=2), "coordinator", transaction_version=2)
+    assert not state.verifications
+    with pytest.raises(InvalidProducerEpochError, match="is smaller than the last seen epoch 2"):
+        state.prepare("client", guard=guard).add(data(1, 0, epoch=1, transactional=True))
+
+
 def test_replicas_and_batches_outside_of_transactions_need_no_verification(
     state: ProducerStateManager,
 ) -> None:

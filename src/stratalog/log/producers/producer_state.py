@@ -187,7 +187,7 @@ class ProducerStateManager:
                     self._packed.changed(producer_id)
             for first_offset in pending.started:
                 self._ongoing[first_offset] = producer_id
-            if pending.is_transactional:
+            if pending.ends_verification:
                 self.verifications.pop(producer_id, None)
         for completed in updates.completed:
             self._ongoing.pop(completed.first_offset, None)

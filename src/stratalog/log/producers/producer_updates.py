@@ -63,7 +63,7 @@ class CompletedTransaction(NamedTuple):
 class PendingProducer:
     """The changes of one append to one producer (Kafka's `ProducerAppendInfo`)."""
 
-    __slots__ = ("current", "is_transactional", "started", "updated")
+    __slots__ = ("current", "ends_verification", "started", "updated")
 
     def __init__(self, producer_id: int, current: ProducerEntry | None) -> None:
         self.current = current or ProducerEntry(producer_id)
@@ -72,8 +72,8 @@ class PendingProducer:
             producer_id, now.epoch, now.coordinator_epoch, now.last_timestamp_ms, now.current_txn_first_offset
         )
         self.started: list[int] = []
-        #: Whether a transactional batch or a marker is among those of the append.
-        self.is_transactional = False
+        #: Whether the append begins or ends the transaction that a verification is about.
+        self.ends_verification = False
 
     def follow(self, batches: Sequence[BatchMetadata]) -> None:
         """Batches of the same append that came before, in the epoch of `current`."""
@@ -134,8 +134,22 @@ class ProducerUpdates:
             self._add_marker(pending, batch, transaction_version)
         else:
             self._add_data(pending, batch)
-        pending.is_transactional = pending.is_transactional or batch.is_transactional
+        if batch.is_transactional and not self._is_of_the_transaction_before(batch):
+            pending.ends_verification = True
         return None
+
+    def _is_of_the_transaction_before(self, batch: RecordBatch) -> bool:
+        """Return whether a batch is the marker before the transaction that is verified now.
+
+        With transactions version 2 a producer begins the next one while markers are still written; they have its epoch.
+        """
+        verification = self._verifications.get(batch.producer_id)
+        return (
+            verification is not None
+            and verification.supports_epoch_bump
+            and batch.is_control
+            and batch.producer_epoch == verification.epoch
+        )
 
     def _check_guard(self, known: ProducerEntry | None, batch: RecordBatch) -> None:
         """Begin a transaction only if the coordinator knows of it."""
@@ -143,6 +157,8 @@ class ProducerUpdates:
             return
         if known is not None and known.epoch == batch.producer_epoch and known.current_txn_first_offset is not None:
             return
+        if known is not None:  # clients recover from this error, and not from the next one
+            self._check_epoch(known, batch.producer_epoch, batch.base_offset)
         verification = self._verifications.get(batch.producer_id)
         if verification is None or verification.guard is not self._guard:
             raise InvalidTxnStateError(
