@@ -115,6 +115,9 @@ class World:
         self.leaders: dict[tuple[int, int], int] = {}
         self.trust = self.random.random()
         self.late: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        #: Changes that their leaders have undone. Kafka's protocol takes it that no copy of the request is then on its
+        #: way: neither the partition's epoch nor the broker's has changed, so a controller would carry it out.
+        self.undone: list[IsrChange] = []
         #: By partition, leader epoch and offset: the record there and the one before it, the same in every log.
         self.written: dict[tuple[int, int, int], tuple[Entry, Entry | None]] = {}
         for broker in self.brokers:
@@ -358,6 +361,8 @@ class World:
         self._send(self._alter, index, broker, broker.epoch, reign.pending)
 
     def _alter(self, index: int, broker: Broker, broker_epoch: int, change: IsrChange) -> None:
+        if any(change is each for each in self.undone):
+            return
         controller = self.controller
         code, partition = controller.alter(
             index, broker.id, broker_epoch, change.leader_epoch, change.partition_epoch, change.isr
@@ -394,8 +399,11 @@ class World:
         if not broker.is_up or broker.is_stopped or broker.epoch != broker_epoch or reign is None:
             return
         if partition is None:
-            if reign.refuse(change, code) is AlterOutcome.AWAITS_METADATA:
+            outcome = reign.refuse(change, code)
+            if outcome is AlterOutcome.AWAITS_METADATA:
                 replica.awaits_metadata = change
+            elif outcome is AlterOutcome.UNDONE:
+                self.undone.append(change)
             return
         reign.accept(
             change,

@@ -42,6 +42,11 @@ def test_what_was_confirmed_outlives_directories_that_are_lost_before_a_stop() -
     run((10015, 10468, 10941, 12015, 13037, 14627, 14715, 19545), MANY_STEPS)
 
 
+def test_a_change_that_its_leader_has_undone_is_not_made_later() -> None:
+    """A seed in which the controller refuses a fenced replica, and gets a copy of the request when it is unfenced."""
+    run((21850,))
+
+
 def test_the_runs_do_something() -> None:
     worlds = []
     for seed in range(40):
