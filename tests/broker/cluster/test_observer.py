@@ -253,6 +253,27 @@ def test_a_snapshot_after_the_first_image_tells_what_was_deleted(quorum: FakeQuo
     assert delta.changes == {"topics", "topic_ids"}
 
 
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_a_damaged_snapshot_ends_this_run_and_not_the_next_one(
+    quorum: FakeQuorum, start: Start, tmp_path: Path, damage: str
+) -> None:
+    quorum.write(topic(1), topic(2))
+    snapshot(quorum, 1, 2)
+    ((which, whole),) = quorum.snapshots.items()
+    flipped = whole[:100] + bytes([whole[100] ^ 1]) + whole[101:]
+    footer = len(control_batch(4, make_message(control_class(4), {}), offset=3, epoch=1))
+    quorum.snapshots[which] = whole[:-footer] if damage == "cut" else flipped
+    first, seen = start()
+    wait_until(lambda: first.failure, "the damage is seen")
+    assert isinstance(first.failure, CorruptRecordError)
+    assert not seen.published
+    first.close()
+    assert not list((tmp_path / METADATA_PARTITION_DIR).glob("*.checkpoint"))
+    quorum.snapshots[which] = whole
+    second, _ = start()
+    applied(second, 1)
+
+
 def test_a_restart_goes_on_from_the_disk(quorum: FakeQuorum, start: Start) -> None:
     quorum.write(topic(1), topic(2))
     snapshot(quorum, 1, 2)

@@ -126,15 +126,15 @@ class ClusterMetadataLog:
     def read_snapshot(self, snapshot: SnapshotId) -> list[MetadataBatch]:
         """Decode a snapshot. Raises CorruptRecordError for one without a footer: it is incomplete."""
         path = self._log.directory / snapshot.file_name
-        batches = list(decode_batches(self._fs.read_bytes(path)))
-        if not batches or not any(type(each).__name__ == "SnapshotFooterRecord" for each in batches[-1].control):
-            raise CorruptRecordError(f"{path}: the snapshot does not end with its footer")
-        return batches
+        return _decode_snapshot(self._fs.read_bytes(path), str(path))
 
     def begin_with_snapshot(self, snapshot: SnapshotId, data: bytes) -> list[MetadataBatch]:
-        """Store a fetched snapshot, and start the log after it. Return its contents."""
+        """Store a fetched snapshot, and start the log after it. Return its contents.
+
+        Raises CorruptRecordError for one that is damaged or incomplete. It is not stored: the next start would fail.
+        """
+        batches = _decode_snapshot(data, f"snapshot {snapshot.file_name} of the controller")
         self._write_snapshot(snapshot, data)
-        batches = self.read_snapshot(snapshot)
         self._begin_at(snapshot)
         return batches
 
@@ -183,6 +183,13 @@ class ClusterMetadataLog:
 
     def close(self, *, clean: bool) -> None:
         self._log.close(flush=clean)
+
+
+def _decode_snapshot(data: bytes, what: str) -> list[MetadataBatch]:
+    batches = list(decode_batches(data))
+    if not batches or not any(type(each).__name__ == "SnapshotFooterRecord" for each in batches[-1].control):
+        raise CorruptRecordError(f"{what}: the snapshot does not end with its footer")
+    return batches
 
 
 def _snapshots(directory: Path, fs: FileSystem) -> Iterator[SnapshotId]:
