@@ -291,6 +291,10 @@ class Connection:
             self._loop.add_writer(self._fd, self._on_writable)
         self._host.memory.hold_answers(self, self._kept_bytes())
 
+    def _has_unsent(self) -> bool:
+        """Return whether answers wait for the client to read."""
+        return bool(self._out)
+
     def _kept_bytes(self) -> int:
         """Return the memory of answers that wait, and of the requests behind them."""
         answers = sum(memory_of(piece) for piece in self._out if not isinstance(piece, FileSlice))
@@ -349,7 +353,7 @@ class Connection:
     def _on_writable(self) -> None:
         self.active_at = self._loop.time()
         self.flush()
-        if not self._out and not self.closed:
+        if not self._has_unsent() and not self.closed:
             self._loop.remove_writer(self._fd)
             self.is_stuck = False
             self._host.memory.hold_answers(self, 0)
