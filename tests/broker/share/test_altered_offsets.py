@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets with topics that name no partitions. The answers are those of Kafka 4.4.0."""
+"""AlterShareGroupOffsets with topics that name no partitions, or one that cannot be. The answers are those of Kafka 4.4.0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.wire import Wire
 from stratalog.broker.server.server import Broker
 from stratalog.wire.api_keys import ApiKey
 
-_UNKNOWN = 3
+_UNKNOWN, _FAILED = 3, -1
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +49,10 @@ def test_a_known_topic_without_partitions_is_in_the_answer(
         for topic in response.responses
     }
     assert found == answered
+
+
+def test_a_group_with_a_partition_that_cannot_be_is_not_deleted_as_in_kafka(wire: Wire) -> None:
+    topics = [{"topic_name": "t", "partitions": [{"partition_index": -1, "start_offset": 0}]}]
+    assert wire.call(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, group_id="below", topics=topics).error_code == _FAILED
+    (deleted,) = wire.call(ApiKey.DELETE_GROUPS, 2, groups_names=("below",)).results
+    assert deleted.error_code == _FAILED

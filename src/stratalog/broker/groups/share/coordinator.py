@@ -211,6 +211,8 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
             topics = self._storage.metadata
             deleting, partitions, refused = deleting_some(group.state_partitions, names, topics)
             self._write(group, [state_change(deleting)])
+            if any(number < 0 for numbers in partitions.values() for number in numbers):  # see `alter_offsets`
+                raise UnknownServerError("Delete share group parameters has invalid partitionId.")
             failures = await self._for_each(group.group_id, partitions, self._states.delete)
             failed = {topic_id: error for (topic_id, _), error in reversed(failures.items())}
             done = [topic_id for topic_id in partitions if topic_id not in failed]
@@ -230,6 +232,8 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
                 return
             deleting, partitions = deleting_all(group.state_partitions, self._storage.metadata)
             self._write(group, [state_change(deleting)])
+            if any(number < 0 for numbers in partitions.values() for number in numbers):  # see `alter_offsets`
+                raise UnknownServerError("Delete share group parameters has invalid partitionId.")
             failures = await self._for_each(group.group_id, partitions, self._states.delete)
         for failure in failures.values():
             raise failure
