@@ -24,11 +24,12 @@ KAFKA = ROOT / "tests" / "golden" / "comparison" / "kafka_apis.json"
 NAMES = {
     80: "AddRaftVoter",
     81: "RemoveRaftVoter",
-    93: "API 93",
-    94: "API 94",
+    93: "StreamsGroupTopologyDescriptionUpdate",
+    94: "UnregisterController",
 }
 #: What there is to say of an API, by key.
 NOTES = {
+    18: "version 5: checks the cluster and the broker that the client expects (KIP-1242)",
     17: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
     34: "while it is produced to; in a cluster leaders and followers, once the controller has the new directory",
     36: "sessions that end (KIP-368)",
@@ -55,18 +56,17 @@ NOTES = {
     64: "refuses this broker's own id, with which Kafka takes its only broker out of service",
     68: "with `group.version` 1, which new directories have",
     69: "the same",
-    71: "told to clients with `stratalog.client.metrics`, answered always; in Kafka with a plug-in",
+    71: "advertised with `stratalog.client.metrics`, always answered; in Kafka both need a plug-in",
     72: "the same",
     **dict.fromkeys((76, 77, 78, 79, 90, 91, 92), "with `share.version` 1"),
 }
 #: Why an API of Kafka is not served, or is served to fewer versions, by key.
 MISSING = {
-    18: "version 5 is not in the schemas that are used here",
-    42: "version 3 is not in the schemas that are used here",
-    88: "streams groups (KIP-1071); a member with an endpoint is told which source topics lack, where Kafka fails",
+    88: "streams groups (KIP-1071); the answer to a member with an endpoint names missing source topics, where Kafka fails",
     89: "no descriptions of topologies, as Kafka without a plug-in",
-    **dict.fromkeys((93, 94), "not in the schemas that are used here"),
-    **dict.fromkeys((80, 81), "voters of a quorum: metadata is in SQLite here"),
+    93: "Kafka needs a plug-in for it, and clients send it on request only",
+    94: "no controllers: metadata is in SQLite here",
+    **dict.fromkeys((80, 81), "no voters of a quorum: metadata is in SQLite here"),
 }
 
 

@@ -382,6 +382,9 @@ class InvalidStreamsTopologyError(KafkaError, code=130): ...
 class InvalidRegularExpressionError(KafkaError, code=128): ...
 
 
+class RebootstrapRequiredError(KafkaError, code=129): ...
+
+
 # --- internal: never on the wire under their own name -------------------------------------------------------------
 
 

@@ -406,7 +406,7 @@ def test_authorized_operations_are_reported_when_asked_for(wire: Wire, topic: st
 # --- ApiVersions ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_api_versions_tells_what_is_registered(wire: Wire, version: int) -> None:
     software = {"client_software_name": "test", "client_software_version": "1.0"} if version >= 3 else {}
     response = wire.call(ApiKey.API_VERSIONS, version, **software)
@@ -431,3 +431,25 @@ def test_api_versions_tells_what_is_registered(wire: Wire, version: int) -> None
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "x" * 10 + "\n"])
 def test_software_names_that_break_the_rules_are_refused(wire: Wire, name: str) -> None:
     assert wire.call(ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version="1").error_code == 42
+
+
+def test_a_client_that_expects_another_cluster_or_broker_has_to_bootstrap_again(broker: Broker, wire: Wire) -> None:
+    cluster, node = broker.services.cluster_id, broker.services.node_id
+    for expected, code in (
+        ((cluster, node), 0),
+        ((None, -1), 0),
+        ((cluster, node + 1), 129),
+        (("other", node), 129),
+        (("", -2), 129),
+        ((cluster, -1), 42),
+        ((None, node), 42),
+    ):
+        answer = wire.call(
+            ApiKey.API_VERSIONS,
+            5,
+            client_software_name="test",
+            client_software_version="1.0",
+            cluster_id=expected[0],
+            node_id=expected[1],
+        )
+        assert (answer.error_code, bool(answer.api_keys)) == (code, code == 0), expected

@@ -190,7 +190,7 @@ EXPLAINED: dict[str, Callable[[Difference], bool]] = {
     "which of several wrong features Kafka names follows a hash map": _is_first_wrong_feature,
     "a commit to a topic without partitions: Kafka names it in the answer or not": _commits_to_no_partition,
     "a codec that does not exist is UNSUPPORTED_COMPRESSION_TYPE, in Kafka UNKNOWN_SERVER_ERROR": _is_unknown_codec,
-    "Produce with acks that do not exist, and another error: which of them is told": _is_of_impossible_acks,
+    "Produce with acks that do not exist, and another error: which of them is returned": _is_of_impossible_acks,
     "Produce with null for records: Kafka fails as it says so, and never answers": _never_answers,
     "a batch that the broker has compressed: the same records by another compressor": _is_compressed_by_another,
     "addresses, directories and roles are those of each broker": _is_of_this_node,

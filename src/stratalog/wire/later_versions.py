@@ -112,12 +112,48 @@ def _commit_by_id(before: ModuleType, kind: str) -> ModuleType:
     return _with(before, later_topic, _later(cls, fields, 6))
 
 
+def _api_versions_request(before: ModuleType) -> ModuleType:
+    """Let the client name the broker that it means to reach (KIP-1242)."""
+    cls = before.ApiVersionsRequest
+    fields = _fields_of(cls)
+    fields["cluster_id"] = _field("cluster_id", "string", str | None, None)
+    fields["node_id"] = _field("node_id", "int32", _primitive("i32"), -1)
+    return _with(before, _later(cls, fields, 5))
+
+
+def _api_versions_response(before: ModuleType) -> ModuleType:
+    cls = before.ApiVersionsResponse
+    return _with(before, _later(cls, _fields_of(cls), 5))
+
+
+def _delete_groups_request(before: ModuleType) -> ModuleType:
+    cls = before.DeleteGroupsRequest
+    return _with(before, _later(cls, _fields_of(cls), 3))
+
+
+def _delete_groups_response(before: ModuleType) -> ModuleType:
+    """Add a message to the error code of each group."""
+    result = before.DeletableGroupResult
+    fields = _fields_of(result)
+    fields["error_message"] = _field("error_message", "string", str | None, None)
+    later_result = _later(result, fields, 3)
+    cls = before.DeleteGroupsResponse
+    fields = _fields_of(cls)
+    name, _, results = fields["results"]
+    fields["results"] = (name, tuple.__class_getitem__((later_result, ...)), results)
+    return _with(before, later_result, _later(cls, fields, 3))
+
+
 #: What makes a version of a message from the version before it, by schema, version and kind.
 LATER_VERSIONS: Final[Mapping[tuple[str, int, str], Callable[[ModuleType], ModuleType]]] = {
     ("streams_group_heartbeat", 1, "request"): _heartbeat_request,
     ("streams_group_heartbeat", 1, "response"): _heartbeat_response,
     ("streams_group_describe", 1, "request"): _describe_request,
     ("streams_group_describe", 1, "response"): _describe_response,
+    ("api_versions", 5, "request"): _api_versions_request,
+    ("api_versions", 5, "response"): _api_versions_response,
+    ("delete_groups", 3, "request"): _delete_groups_request,
+    ("delete_groups", 3, "response"): _delete_groups_response,
     ("txn_offset_commit", 6, "request"): partial(_commit_by_id, kind="Request"),
     ("txn_offset_commit", 6, "response"): partial(_commit_by_id, kind="Response"),
 }

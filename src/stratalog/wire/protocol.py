@@ -442,5 +442,6 @@ def prepare(key: ApiKey, version: int) -> None:
 def warm_up() -> None:
     """Import what the first requests of every client need, so that none of them waits for it."""
     with long_lived():
-        for key, version in ((ApiKey.API_VERSIONS, 3), (ApiKey.API_VERSIONS, 4), (ApiKey.METADATA, 12)):
-            prepare(key, version)
+        for version in (3, 4, 5):
+            prepare(ApiKey.API_VERSIONS, version)
+        prepare(ApiKey.METADATA, 12)

@@ -1,4 +1,5 @@
-"""AlterShareGroupOffsets with topics that name no partitions, or one that cannot be. The answers are those of Kafka 4.4.0."""
+"""AlterShareGroupOffsets with topics that name no partitions, or one that cannot be. The answers are those of
+Kafka 4.4.0."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """ApiVersions (18): the APIs of this broker, from the registry.
 
-v0 to v4. v3: flexible (but never the response's header), the client's software name is checked, features are listed. An
-unknown version is answered in v0 with UNSUPPORTED_VERSION and the range of this API, so that the client can retry
-(KIP-511).
+v0 to v5. v3: flexible (but never the response's header), the client's software name is checked, features are listed.
+v5: the client names the cluster and the broker that it expects, and is asked to bootstrap again at another one
+(KIP-1242). An unknown version is answered in v0 with UNSUPPORTED_VERSION and the range of this API, so that the client
+can retry (KIP-511).
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Any
 from stratalog.broker.metadata import FinalizedFeatures
 from stratalog.broker.server import REGISTRY, ApiKey, RequestContext, handles
 from stratalog.config import CLIENT_METRICS_SINK, LEVEL_MAX, LEVEL_MIN, METADATA_VERSION, OTHER_FEATURES
-from stratalog.errors import InvalidRequestError, UnsupportedVersionError
+from stratalog.errors import InvalidRequestError, RebootstrapRequiredError, UnsupportedVersionError
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_FROM = 3
 _LEVEL_ZERO_FROM = 4
+_EXPECTATION_FROM = 5
+_NO_NODE = -1
 #: Advertised only if pushed metrics are used.
 _TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
@@ -30,12 +33,14 @@ def _unsupported(ctx: RequestContext, _request: Any, error: BaseException) -> An
     return ctx.respond(error_code=code, api_keys=[own])
 
 
-@handles(ApiKey.API_VERSIONS, versions=(0, 4), on_error=_unsupported)
+@handles(ApiKey.API_VERSIONS, versions=(0, 5), on_error=_unsupported)
 def api_versions(ctx: RequestContext, request: Any) -> Any:
     if ctx.version >= _SOFTWARE_FROM and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ctx.respond(error_code=InvalidRequestError.code)
+    if ctx.version >= _EXPECTATION_FROM and (unexpected := _check_expectation(ctx, request)):
+        return ctx.respond(error_code=unexpected)
     if ctx.version >= _SOFTWARE_FROM:
         ctx.peer.software = (request.client_software_name, request.client_software_version)
     hidden = _TELEMETRY if ctx.broker.config[CLIENT_METRICS_SINK] == "off" else ()
@@ -51,6 +56,18 @@ def api_versions(ctx: RequestContext, request: Any) -> Any:
         finalized_features_epoch=features.epoch,
         finalized_features=_finalized(ctx, features) if ctx.version >= _SOFTWARE_FROM else [],
     )
+
+
+def _check_expectation(ctx: RequestContext, request: Any) -> int:
+    """Return an error code unless the client expects this cluster and broker, or says nothing of either."""
+    if (request.cluster_id is None) != (request.node_id == _NO_NODE):
+        return InvalidRequestError.code
+    if request.cluster_id is None or (request.cluster_id, request.node_id) == (
+        ctx.broker.cluster_id,
+        ctx.broker.node_id,
+    ):
+        return 0
+    return RebootstrapRequiredError.code
 
 
 def _supported(ctx: RequestContext) -> list[Any]:

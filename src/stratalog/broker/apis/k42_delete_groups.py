@@ -1,4 +1,7 @@
-"""DeleteGroups: delete groups without members, with their commits and share states."""
+"""DeleteGroups: delete groups without members, with their commits and share states.
+
+v0 to v3. v3 has room for messages; as in Kafka, they are null.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError
 
 
-@handles(ApiKey.DELETE_GROUPS, versions=(0, 2))
+@handles(ApiKey.DELETE_GROUPS, versions=(0, 3))
 async def delete_groups(ctx: RequestContext, request: Any) -> Any:
     return ctx.respond(
         results=[

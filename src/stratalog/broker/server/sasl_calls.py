@@ -35,7 +35,7 @@ _REAUTH_EVERY_S: Final = 1.0
 _HANDSHAKE_VERSION_MAX: Final = 1
 _AUTHENTICATE_VERSION_MAX: Final = 2
 #: Versions of ApiVersions that are answered with success: a handshake must follow. After others, it may be sent again.
-_API_VERSIONS: Final = range(5)
+_API_VERSIONS: Final = range(6)
 _REQUEST_BYTES_MIN: Final = REQUEST_HEAD.size + 2
 
 
