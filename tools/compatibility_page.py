@@ -62,7 +62,7 @@ NOTES = {
 }
 #: Why an API of Kafka is not served, or is served to fewer versions, by key.
 MISSING = {
-    88: "streams groups (KIP-1071); the answer to a member with an endpoint names missing source topics, where Kafka fails",
+    88: "streams groups (KIP-1071); a member with an endpoint learns of missing source topics, where Kafka fails",
     89: "no descriptions of topologies, as Kafka without a plug-in",
     93: "Kafka needs a plug-in for it, and clients send it on request only",
     94: "no controllers: metadata is in SQLite here",
