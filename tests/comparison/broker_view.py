@@ -218,7 +218,8 @@ class BrokerView:
             value = str(self._barrier)
             configs = [{"name": "retention.ms", "config_operation": 0, "value": value}]
             changed = [{**resource, "configs": configs}]
-            self._wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=changed, validate_only=False)
+            altered = self._wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=changed, validate_only=False)
+            assert altered.responses[0].error_code == 0, f"{self._name} refuses a change: {altered}"
             wanted = [{**resource, "configuration_keys": ["retention.ms"]}]
             ask = partial(self._wire.call, ApiKey.DESCRIBE_CONFIGS, 4, resources=wanted)
             is_applied = partial(_has_value, value)

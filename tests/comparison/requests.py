@@ -299,13 +299,15 @@ class _Maker:
         return Request(key, version, fields)
 
     def _settle_marker(self, marker: dict[str, Any]) -> None:
-        """Give a transaction's partition no later coordinator.
+        """Give a transaction's partition no later coordinator, and no later epoch of its producer.
 
-        Kafka's own is fenced there then (error 52), sends no more markers, and the transaction never ends.
+        Kafka's own markers are refused there then (errors 52 and 47), it sends no more, and the transaction never ends.
         """
         producer = marker["producer_id"]
         if isinstance(producer, Ref) and producer.name in self._names.transactional_ids:
             marker["coordinator_epoch"] = 0
+            if marker["producer_epoch"] not in (-1, 0):
+                marker["producer_epoch"] = Ref("producer epoch", producer.name)
 
     def _settle_join(self, fields: dict[str, Any]) -> None:
         group = fields["group_id"]
