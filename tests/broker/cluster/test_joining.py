@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from tests.broker.cluster.fake_controllers import batch_of
 from tests.support.certificate import make_certificate
 
 from stratalog.broker.cluster.member import ClusterMember, formatted_cluster_id
+from stratalog.broker.cluster.metadata_batches import decode_batches
 from stratalog.broker.cluster.settings import ClusterSettings
 from stratalog.cli import main as cli
 from stratalog.config import BrokerConfig, refuse_unkept
@@ -17,6 +20,7 @@ from stratalog.engine.dirs import DataDir, format_dir
 from stratalog.errors import InvalidConfigError, StratalogError, UsageError
 from stratalog.log.format import CLEAN_SHUTDOWN
 from stratalog.wire.client import Sasl
+from stratalog.wire.metadata_records import MetadataRecord, NoOpRecord, TopicRecord
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 OTHER_ID = "QlVyk3RvQ9-abcdefghijA"
@@ -259,6 +263,29 @@ def test_a_broker_without_one_of_its_directories_does_not_say_that_it_stopped_cl
     member.close()
     for each in opened:
         each.close(clean=False)
+
+
+def test_a_heartbeat_reports_the_metadata_whose_publication_has_ended(tmp_path: Path) -> None:
+    """Up to there the controller counts on this broker, when it unfences it or lets it go."""
+    format_dir(tmp_path, cluster_id=CLUSTER_ID, node_id=7)
+    published: list[tuple[int, int]] = []
+    member = ClusterMember(
+        settings(tmp_path),
+        lambda _delta, image: published.append((image.offset, member.lifecycle._applied_offset())),
+    )
+
+    def load(offset: int, record: MetadataRecord) -> None:
+        for each in decode_batches(batch_of([record], offset=offset, epoch=1)):
+            member._loader.load(each)
+
+    load(0, TopicRecord(name="t", topic_id=UUID(int=1000)))
+    assert member.lifecycle._applied_offset() == -1
+    member._loader.caught_up()
+    load(1, TopicRecord(name="u", topic_id=UUID(int=1001)))
+    load(2, NoOpRecord())
+    assert published == [(0, -1), (1, 0)]
+    assert member.lifecycle._applied_offset() == 2
+    member.close()
 
 
 # --- stratalog storage format -----------------------------------------------------------------------------------------

@@ -31,12 +31,14 @@ _NO_OFFSET: Final = -1
 
 
 class ImageLoader:
-    """Belongs to one thread, except for `image` and `last_applied`, which any thread may read."""
+    """Belongs to one thread. Any thread may read `image`, `last_applied` and `published_offset`."""
 
     def __init__(self, publish: Publisher) -> None:
         self._publish = publish
         #: The latest image; it is not published before the first catch-up.
         self.image: MetadataImage = EMPTY_IMAGE
+        #: Offset of the latest image whose publication has ended. The controller unfences and lets go by it.
+        self.published_offset = _NO_OFFSET
         #: Offset of the last loaded batch, including those of an open transaction.
         self.last_applied = _NO_OFFSET
         self._in_transaction: list[FramedRecord] | None = None
@@ -55,7 +57,7 @@ class ImageLoader:
         self.last_applied = end_offset - 1
         self._in_transaction = None
         if self.is_caught_up:
-            self._publish(MetadataDelta.between(before, self.image), self.image)
+            self._publish_image(MetadataDelta.between(before, self.image), always=True)
 
     def load(self, batch: MetadataBatch) -> None:
         """Apply the next committed batch. Raises CorruptRecordError, with the offset, for one that does not fit."""
@@ -69,15 +71,22 @@ class ImageLoader:
         if self._in_transaction is not None and not delta.changes:
             return  # the image stays at the offset before the transaction
         self.image = delta.apply(batch.last_offset, batch.epoch)
-        if self.is_caught_up and delta.changes:
-            self._publish(delta, self.image)
+        if self.is_caught_up:
+            self._publish_image(delta)
 
     def caught_up(self) -> None:
         """Publish the whole image, once: all committed batches have been loaded."""
         if not self.is_caught_up:
             self.is_caught_up = True
             logger.info("Caught up with the metadata log at offset %d", self.last_applied)
-            self._publish(MetadataDelta.of_all(self.image), self.image)
+            self._publish_image(MetadataDelta.of_all(self.image), always=True)
+
+    def _publish_image(self, delta: MetadataDelta, *, always: bool = False) -> None:
+        """Publish the image. Without changes in `delta` there is nothing to publish, unless `always`."""
+        image = self.image
+        if always or delta.changes:
+            self._publish(delta, image)
+        self.published_offset = image.offset
 
     def _replay(self, delta: MetadataDelta, framed: FramedRecord) -> None:
         record = framed.record

@@ -100,7 +100,7 @@ class ClusterMember:
             ),
             settings.connection,
             controller=lambda: self.quorum.leader,
-            applied_offset=lambda: self._loader.image.offset,
+            applied_offset=lambda: self._loader.published_offset,
             failed_dirs=failed_dirs,
             heartbeat_s=settings.heartbeat_s,
             registration_timeout_s=settings.registration_timeout_s,
