@@ -1,7 +1,7 @@
-// An OpenID provider for tests: `node oidc_server.mjs PACKAGES PORT SECRET [KEY CERTIFICATE]`.
-// A client that shows SECRET gets a token in its own name, for the audience kafka; any other one gets 401.
+// An OpenID provider for tests: `node oidc_server.mjs PACKAGES PORT SECRET LIFETIME [KEY CERTIFICATE]`.
+// A client that shows SECRET gets a token in its own name, for the audience kafka, for LIFETIME seconds; any other one gets 401.
 
-const [packages, port, secret, key, cert] = process.argv.slice(2);
+const [packages, port, secret, lifetime, key, cert] = process.argv.slice(2);
 const { OAuth2Server } = await import(`${packages}/oauth2-mock-server/dist/index.mjs`);
 
 const server = new OAuth2Server(key, cert);
@@ -15,7 +15,7 @@ function login(request) {
 server.service.on("beforeTokenSigning", (token, request) => {
   token.payload.sub = decodeURIComponent(login(request)[0]);
   token.payload.aud = "kafka";
-  token.payload.exp = token.payload.iat + 600;
+  token.payload.exp = token.payload.iat + Number(lifetime);
 });
 server.service.on("beforeResponse", (response, request) => {
   if (login(request)[1] !== secret) {

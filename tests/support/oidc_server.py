@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import ssl
 import subprocess
 import urllib.request
@@ -30,11 +31,12 @@ SECRET = "hush-hush"
 
 
 class OidcServer:
-    """Gives each client that shows SECRET a token in its own name, for the audience kafka, for ten minutes."""
+    """Gives each client that shows SECRET a token in its own name, for the audience kafka, for `lifetime_s`."""
 
     discovered: dict[str, Any]
 
-    def __init__(self, directory: Path, authority: Authority) -> None:
+    def __init__(self, directory: Path, authority: Authority, lifetime_s: int = 600) -> None:
+        self._lifetime_s = lifetime_s
         self._authority = authority
         self._identity = authority.issue().write_pem(directory / "oidc.pem")
         self._log = directory / "oidc.log"
@@ -43,7 +45,8 @@ class OidcServer:
     def __enter__(self) -> OidcServer:
         script = Path(__file__).with_name("oidc_server.mjs")
         port = free_port()
-        command = ["node", str(script), str(HOME / "node_modules"), str(port), SECRET, *[str(self._identity)] * 2]
+        command = ["node", str(script), str(HOME / "node_modules"), str(port), SECRET, str(self._lifetime_s)]
+        command += [str(self._identity)] * 2
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
         try:
@@ -62,6 +65,10 @@ class OidcServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def _stop(self) -> None:
         if self._process is not None:

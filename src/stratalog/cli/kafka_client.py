@@ -10,6 +10,7 @@ from typing import Any
 
 import aiokafka.conn
 import aiokafka.errors
+from aiokafka.abc import AbstractTokenProvider
 
 from stratalog.errors import StratalogError
 from stratalog.util import join_host_port
@@ -31,6 +32,10 @@ def client_settings(options: ConnectionOptions) -> dict[str, Any]:
         if options.sasl.mechanism.startswith("SCRAM-"):
             aiokafka.conn.ScramAuthenticator = _Scram
         settings["sasl_mechanism"] = options.sasl.mechanism
+    if options.sasl is not None and options.sasl.login is not None:
+        aiokafka.conn.OAuthAuthenticator = _Bearer
+        settings["sasl_oauth_token_provider"] = _Provider(options.sasl)
+    elif options.sasl is not None:
         name = options.sasl.username
         settings["sasl_plain_username"] = _TokenId(name) if options.sasl.by_token else name
         settings["sasl_plain_password"] = options.sasl.password
@@ -43,12 +48,21 @@ class _TokenId(str):
     __slots__ = ()
 
 
-class _Scram:
-    """Our client's SCRAM in place of aiokafka's: it enforces a minimum of iterations and supports tokens."""
+class _Provider(AbstractTokenProvider):  # type: ignore[misc]
+    """Carries a login to `_Bearer`; aiokafka insists on a provider of tokens."""
 
-    def __init__(self, *, sasl_mechanism: str, sasl_plain_username: str, sasl_plain_password: str, **_: object) -> None:
-        by_token = isinstance(sasl_plain_username, _TokenId)
-        self._talk = dialogue(Sasl(sasl_mechanism, sasl_plain_username, sasl_plain_password, by_token))
+    def __init__(self, sasl: Sasl) -> None:
+        self.sasl = sasl
+
+    async def token(self) -> str:
+        raise NotImplementedError  # the dialogue fetches it
+
+
+class _Talk:
+    """Our client's part of SASL in place of aiokafka's."""
+
+    def __init__(self, sasl: Sasl) -> None:
+        self._talk = dialogue(sasl)
 
     async def step(self, answer: bytes | None) -> tuple[bytes, bool] | None:
         """Return the next message to send; None at the end."""
@@ -59,6 +73,21 @@ class _Scram:
             return (next(self._talk) if answer is None else self._talk.send(answer)), True
         except StopIteration:
             return None
+
+
+class _Scram(_Talk):
+    """SCRAM that enforces a minimum of iterations and supports delegation tokens."""
+
+    def __init__(self, *, sasl_mechanism: str, sasl_plain_username: str, sasl_plain_password: str, **_: object) -> None:
+        by_token = isinstance(sasl_plain_username, _TokenId)
+        super().__init__(Sasl(sasl_mechanism, sasl_plain_username, sasl_plain_password, by_token))
+
+
+class _Bearer(_Talk):
+    """OAUTHBEARER that fetches its token as Kafka's client does, and sees when a broker refuses it."""
+
+    def __init__(self, *, sasl_oauth_token_provider: _Provider) -> None:
+        super().__init__(sasl_oauth_token_provider.sasl)
 
 
 @contextmanager

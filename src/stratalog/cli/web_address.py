@@ -79,11 +79,11 @@ def _refuse(constant: str) -> None:
 
 
 def login_of_file(command_config: Path | None) -> tuple[str, str] | None:
-    """Return the user and password of Kafka's client properties, for the web address."""
+    """Return the user and password of Kafka's client properties, for the web address; None where it has none."""
     if command_config is None:
         return None
     sasl = ClusterOptions(bootstrap_server="localhost", command_config=command_config).connection().sasl
-    return None if sasl is None else (sasl.username, sasl.password)
+    return None if sasl is None or sasl.login is not None else (sasl.username, sasl.password)
 
 
 def _refused(where: str, error: HTTPError) -> UsageError:

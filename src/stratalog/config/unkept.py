@@ -39,7 +39,14 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
         frozenset(f"org.apache.kafka.common.security.oauthbearer.{name}JwtValidator" for name in ("Default", "Broker")),
     ),
     "ssl.provider": ("a provider of TLS other than OpenSSL", _NOTHING),
-    **{f"sasl.{name}": (_SASL, _NOTHING) for name in ("login.callback.handler.class",)},
+    "sasl.login.callback.handler.class": (
+        _SASL,
+        # What this broker does of itself, as a client of other nodes.
+        frozenset(
+            f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerLoginCallbackHandler"
+            for package in ("", "secured.")
+        ),
+    ),
     "sasl.server.callback.handler.class": (
         f"{_SASL} by a class",
         # What this broker does of itself.

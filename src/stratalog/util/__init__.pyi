@@ -11,6 +11,7 @@ from .entropy import random_below as random_below, random_bytes as random_bytes
 from .event_log import log_events as log_events
 from .filesystem import REAL_FILESYSTEM as REAL_FILESYSTEM, File as File, FileSystem as FileSystem, StrPath as StrPath
 from .garbage import long_lived as long_lived, own_garbage as own_garbage
+from .java_properties import java_property as java_property
 from .memory_size import (
     give_back_heap as give_back_heap,
     give_back_maps as give_back_maps,

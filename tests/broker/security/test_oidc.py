@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +10,18 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker.security.test_sasl import principals
+from tests.cli.admin_commands import CommandLine
 from tests.support.authority import Authority
 from tests.support.oidc_server import SECRET, OidcServer, require_oidc_server
 from tests.support.reference_kafka import free_port, require_reference_kafka, tool
 
 from stratalog.broker.server.server import Broker
 from stratalog.errors import InvalidConfigError
+from stratalog.spark.options import ReadOptions, with_client_properties
+from stratalog.spark.sink import BrokerSinkOptions
+from stratalog.wire.client import Cluster
+
+JAVA = "org.apache.kafka.common.security.oauthbearer"
 
 pytest.importorskip("jwt", reason="pip install 'stratalog[security]'")
 
@@ -85,6 +92,55 @@ def test_librdkafka_fetches_a_token_and_comes_in_by_it(broker: Broker, server: O
     assert principals(broker) <= {"User:billing", "User:ANONYMOUS"}
 
 
+def client_file(path: Path, jaas: str, url: str | None) -> Path:
+    """Write Kafka's client properties; without a URL, for an unsigned token."""
+    handler = f"sasl.login.callback.handler.class={JAVA}.OAuthBearerLoginCallbackHandler\n" if url else ""
+    path.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n{handler}"
+        f"sasl.oauthbearer.token.endpoint.url={url or ''}\n"
+        f"sasl.jaas.config={JAVA}.OAuthBearerLoginModule required {jaas};\n"
+    )
+    return path
+
+
+def test_our_commands_and_spark_fetch_a_token_and_come_in_by_it(
+    broker: Broker,
+    server: OidcServer,
+    directory: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = server.discovered["token_endpoint"]
+    monkeypatch.setenv("KAFKA_OPTS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}")
+    trust = f'ssl.truststore.type="PEM" ssl.truststore.location="{directory / "ca.pem"}"'
+    good = client_file(tmp_path / "good", f'clientId="billing" clientSecret="{SECRET}" {trust}', url)
+    cli = CommandLine(broker.bootstrap_servers, capsys)
+    cli.good("topics", "create", "orders", "--command-config", str(good))
+    cli.good("produce", "orders", "hello", "--command-config", str(good))
+    assert cli.good("consume", "orders", "-e", "--command-config", str(good)).out == "hello\n"
+    spark = {"kafka.bootstrap.servers": broker.bootstrap_servers, "commandConfig": str(good)}
+    read = ReadOptions.parse(with_client_properties({**spark, "subscribe": "orders"})).broker
+    written = BrokerSinkOptions.parse(with_client_properties(spark)).cluster
+    for options in (read, written):
+        assert options is not None
+        with Cluster(pickle.loads(pickle.dumps(options))) as cluster:
+            assert list(cluster.topics()) == ["orders"]
+            assert "User:billing" in principals(broker)
+
+    wrong = client_file(tmp_path / "wrong", f'clientId="billing" clientSecret="Planted-3f1" {trust}', url)
+    unsigned = client_file(tmp_path / "unsigned", 'unsecuredLoginStringClaim_sub="billing"', None)
+    for command in (["topics", "list"], ["produce", "orders", "x"], ["consume", "orders", "-e"]):
+        line = cli.refused(*command, "--command-config", str(wrong), code=2)
+        assert "sasl.oauthbearer.token.endpoint.url=" in line
+        assert "the endpoint answers 401 (invalid_client)" in line
+        assert "Planted-3f1" not in line
+        line = cli.refused(*command, "--command-config", str(unsigned), code=2)
+        assert "invalid_token" in line
+    monkeypatch.setenv("KAFKA_OPTS", "")
+    assert "the environment does not allow" in cli.refused("topics", "list", "--command-config", str(good), code=2)
+
+
 @pytest.mark.interop
 @pytest.mark.soak
 def test_javas_client_fetches_a_token_and_comes_in_by_it(
@@ -92,15 +148,8 @@ def test_javas_client_fetches_a_token_and_comes_in_by_it(
 ) -> None:
     require_reference_kafka()
     url = server.discovered["token_endpoint"]
-    java = "org.apache.kafka.common.security.oauthbearer"
-    properties = tmp_path / "client.properties"
-    properties.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
-        f"sasl.login.callback.handler.class={java}.OAuthBearerLoginCallbackHandler\n"
-        f"sasl.oauthbearer.token.endpoint.url={url}\n"
-        f'sasl.jaas.config={java}.OAuthBearerLoginModule required clientId="billing" clientSecret="{SECRET}" '
-        f'ssl.truststore.type="PEM" ssl.truststore.location="{directory / "ca.pem"}";\n'
-    )
+    trust = f'ssl.truststore.type="PEM" ssl.truststore.location="{directory / "ca.pem"}"'
+    properties = client_file(tmp_path / "java", f'clientId="billing" clientSecret="{SECRET}" {trust}', url)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}")
     arguments = ["--bootstrap-server", broker.bootstrap_servers, "--command-config", str(properties)]
     tool("org.apache.kafka.tools.TopicCommand", [*arguments, "--create", "--topic", "orders"])

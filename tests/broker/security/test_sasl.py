@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,17 @@ from stratalog.broker.security.scram import (
 )
 from stratalog.broker.server.server import Broker
 from stratalog.errors import StratalogError
+from stratalog.util import SystemClock
 from stratalog.wire import ApiKey
+from stratalog.wire.client import (
+    Client,
+    ConnectionOptions,
+    SecurityProtocol,
+    UnreachableError,
+    connection as client_connection,
+)
 from stratalog.wire.client.options import Sasl
+from stratalog.wire.client.sasl import Dialogue, dialogue
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret" user_bob="b,=ob";'
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -315,6 +325,41 @@ def test_a_session_ends_unless_the_client_authenticates_again(tmp_path: Path) ->
             assert authenticate(good, "PLAIN").error_code == 0
             assert good.call(ApiKey.METADATA, 12, topics=[]).cluster_id
         asyncio.run(_by_aiokafka(broker.bootstrap_servers, "SCRAM-SHA-256", "alice-secret"))
+
+
+def test_our_client_authenticates_again_before_its_session_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talks: list[Sasl] = []
+    ahead_s = 0.0
+    password = "alice-secret"
+
+    def talk(sasl: Sasl) -> Dialogue:
+        talks.append(sasl)
+        return dialogue(replace(sasl, password=password))
+
+    class AheadClock(SystemClock):
+        def monotonic(self) -> float:
+            return super().monotonic() + ahead_s
+
+    monkeypatch.setattr(client_connection, "dialogue", talk)
+    monkeypatch.setattr(client_connection, "SYSTEM_CLOCK", AheadClock())
+    with serving(tmp_path, sasl_config(connections__max__reauth__ms="60000")) as broker:
+        host, port = broker.bootstrap_servers.split(":")
+        login = Sasl("SCRAM-SHA-256", "alice", password)
+        protocol = SecurityProtocol.SASL_PLAINTEXT
+        options = ConnectionOptions(((host, int(port)),), protocol=protocol, sasl=login)
+        ours, refused = (Client(host, int(port), options) for _ in range(2))
+        for wait_s, expected in ((0.0, 2), (52.0, 3), (3.0, 3)):
+            ahead_s += wait_s
+            assert ours.call(ApiKey.METADATA, (12, 12), topics=[]).cluster_id
+            assert len(talks) == expected
+        password = "wrong"
+        with pytest.raises(UnreachableError, match="does not let this client in"):
+            refused.call(ApiKey.METADATA, (12, 12), topics=[])
+        assert refused.is_broken
+        ours.close()
+        refused.close()
 
 
 def test_librdkafka_authenticates_again_and_loses_nothing(tmp_path: Path) -> None:

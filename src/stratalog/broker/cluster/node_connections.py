@@ -18,6 +18,8 @@ from stratalog.wire.client import CLIENT_MECHANISMS, ConnectionOptions, tls_cont
 _JAAS: Final = "sasl.jaas.config"
 _PEM: Final = "PEM"
 _TIMEOUTS: Final = {"controller": "controller.socket.timeout.ms", "inter.broker": "replica.socket.timeout.ms"}
+#: Settings that count for brokers only under a mechanism's prefix.
+_OF_A_MECHANISM: Final = ("sasl.login.callback.handler.class", "sasl.login.class")
 _STORES: Final = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
 
 
@@ -34,7 +36,7 @@ def node_connection(
     options = {
         f"kafka.{key}": value
         for key, value in settings.properties.items()
-        if value is not None and key.startswith(("ssl.", "sasl.")) and not key.startswith(_STORES)
+        if value is not None and key.startswith(("ssl.", "sasl.")) and not key.startswith((*_STORES, *_OF_A_MECHANISM))
     }
     options["kafka.security.protocol"] = protocol
     options["kafka.request.timeout.ms"] = str(config[_TIMEOUTS[of]])
@@ -44,7 +46,8 @@ def node_connection(
     if "SSL" in protocol:
         has_own = any(key.startswith(f"{prefix}ssl.") for key in config.properties)
         options |= _stores(settings, prefix if has_own else "")
-    connection = ConnectionOptions.of(options, what=what, where=prefix)
+    of_mechanism = f"{prefix}{str(options.get('kafka.sasl.mechanism', '')).lower()}."
+    connection = ConnectionOptions.of(options, what=what, where=prefix, login_where=of_mechanism)
     if connection.protocol.is_encrypted:
         tls_context(connection.tls)  # report unusable settings now
     return connection
@@ -62,11 +65,13 @@ def _login(settings: BrokerConfig, listener: str, protocol: str, key: str) -> di
             f"{key}={mechanism} is not supported: a broker logs in to other nodes (listener {listener}) by"
             f" {', '.join(CLIENT_MECHANISMS)}; enable one of them on that listener too, and set {key} to it"
         )
-    found = {"kafka.sasl.mechanism": mechanism}
-    # Without a login for the mechanism, the one for all mechanisms applies.
-    if jaas := settings.properties.get(f"{mechanism.lower()}.{_JAAS}"):
-        found[f"kafka.{_JAAS}"] = jaas
-    return found
+    # What is set for the mechanism precedes what is set for all mechanisms.
+    prefix = f"{str(mechanism).lower()}."
+    own = {name.removeprefix(prefix): value for name, value in settings.properties.items() if name.startswith(prefix)}
+    return {
+        "kafka.sasl.mechanism": str(mechanism),
+        **{f"kafka.{name}": value for name, value in own.items() if value and name.startswith("sasl.")},
+    }
 
 
 def _stores(settings: BrokerConfig, prefix: str) -> dict[str, str]:

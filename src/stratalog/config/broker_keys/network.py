@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.config.broker_keys.declaring import BOOL, INT, LIST, LONG, NO_OTHERS, PASSWORD, STR, key
+from stratalog.config.broker_keys.declaring import BOOL, DOUBLE, INT, LIST, LONG, NO_OTHERS, PASSWORD, SHORT, STR, key
 from stratalog.config.keys import AUTHORIZER, INT_MAX, STANDARD_AUTHORIZER, at_least, host_numbers, one_of
 
 NETWORK_KEYS: Final = (
@@ -56,6 +56,34 @@ NETWORK_KEYS: Final = (
     key("sasl.oauthbearer.scope.claim.name", STR, "scope",
         "The claim that lists the scopes. They need not be there; a blank or repeated one is refused."),
     key("sasl.oauthbearer.clock.skew.seconds", INT, 30, "By how much clocks may differ.", at_least(0)),
+    key("sasl.oauthbearer.token.endpoint.url", STR, None,
+        "URL where the broker gets its own token for other nodes: https:, http:, or file: with the token itself. The "
+        "environment has to allow it: KAFKA_OPTS=-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=URL.",
+        no_effect=NO_OTHERS),
+    key("sasl.oauthbearer.client.credentials.client.id", STR, None, "The broker's name at the token endpoint.",
+        no_effect=NO_OTHERS),
+    key("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None, "Its secret there.",
+        no_effect=NO_OTHERS),
+    key("sasl.oauthbearer.scope", STR, None, "The scope that it asks for.", no_effect=NO_OTHERS),
+    key("sasl.oauthbearer.jwt.retriever.class", STR,
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        "What gets the token: DefaultJwtRetriever, ClientCredentialsJwtRetriever or FileJwtRetriever.",
+        no_effect=NO_OTHERS),
+    key("sasl.login.connect.timeout.ms", INT, None,
+        "How long a connection to the token endpoint may take; 10 s unless set.",
+        no_effect=NO_OTHERS),
+    key("sasl.login.read.timeout.ms", INT, None, "How long its answer may take; 10 s unless set.", no_effect=NO_OTHERS),
+    key("sasl.login.retry.backoff.ms", LONG, 100, "First pause before it is asked again; each is twice the last one.",
+        no_effect=NO_OTHERS),
+    key("sasl.login.retry.backoff.max.ms", LONG, 10_000, "How long it is asked again.", no_effect=NO_OTHERS),
+    key("sasl.login.refresh.window.factor", DOUBLE, 0.8, "The share of a token's lifetime after which it is renewed.",
+        no_effect=NO_OTHERS),
+    key("sasl.login.refresh.window.jitter", DOUBLE, 0.05, "The largest random addition to that share.",
+        no_effect=NO_OTHERS),
+    key("sasl.login.refresh.min.period.seconds", SHORT, 60, "The shortest time between two renewals.",
+        no_effect=NO_OTHERS),
+    key("sasl.login.refresh.buffer.seconds", SHORT, 300, "How long before its end a token is renewed at the latest.",
+        no_effect=NO_OTHERS),
     key("sasl.mechanism.inter.broker.protocol", STR, "GSSAPI", "Mechanism of the brokers among themselves.",
         no_effect=NO_OTHERS),
     key("sasl.mechanism.controller.protocol", STR, "GSSAPI", "Mechanism of brokers at controllers."),

@@ -8,7 +8,7 @@ import threading
 from typing import Any, Final
 
 from stratalog.errors import UsageError
-from stratalog.util import join_host_port
+from stratalog.util import SYSTEM_CLOCK, join_host_port
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.client.errors import AuthenticationError, UnreachableError
 from stratalog.wire.client.options import ConnectionOptions, Sasl
@@ -26,6 +26,10 @@ _API_VERSIONS: Final = (0, 4)
 _UNSUPPORTED_VERSION: Final = 35
 _UNSUPPORTED_SASL_MECHANISM: Final = 33
 
+#: The share of a session after which a client proves itself again, as Kafka's does; brokers refuse it within a second.
+_SESSION_SHARE: Final = 0.85
+_SESSION_MIN_S: Final = 1.05
+
 #: A size beyond this is no size: another protocol answers (the first bytes of a TLS alert make 352 MB).
 _RESPONSE_BYTES_MAX: Final = 1 << 30
 
@@ -40,7 +44,10 @@ class Client:
         self._address = join_host_port(host, port)
         self._client_id = options.client_id.encode()
         self._correlation_id = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._sasl = options.sasl
+        #: When the session needs a new proof; None without a limit, and while one is given.
+        self._reauthenticate_at: float | None = None
         self.is_broken = False
         try:
             self._socket: socket.socket = connect(host, port, options)
@@ -52,8 +59,8 @@ class Client:
             self._versions = {
                 int(api.api_key): (api.min_version, api.max_version) for api in self.api_versions.api_keys
             }
-            if options.sasl is not None:
-                self._authenticate(options.sasl)
+            if self._sasl is not None:
+                self._authenticate(self._sasl)
         except BaseException:
             self.close()
             raise
@@ -91,6 +98,7 @@ class Client:
         cls = request_class(key, version)
         message = (b"\0" if cls.__flexible__ else b"") + write_message(build_message(cls, fields))
         with self._lock:
+            self._prolong_session()
             self._correlation_id += 1
             head = struct.pack(">hhih", key, version, self._correlation_id, len(self._client_id))
             body = head + self._client_id + message
@@ -130,6 +138,18 @@ class Client:
             return self._call(key, min(version, theirs), _SOFTWARE)
         return self._read(key, version, body)
 
+    def _prolong_session(self) -> None:
+        """Authenticate again (KIP-368) before the session ends; without that, the broker closes the connection."""
+        due = self._reauthenticate_at
+        if self._sasl is None or due is None or SYSTEM_CLOCK.monotonic() < due:
+            return
+        self._reauthenticate_at = None
+        try:
+            self._authenticate(self._sasl)
+        except UsageError as error:
+            self.is_broken = True
+            raise UnreachableError(str(error)) from error
+
     def _authenticate(self, sasl: Sasl) -> None:
         """SaslHandshake, then the mechanism's messages. AuthenticationError, whose text has no secret."""
         response = self.call(ApiKey.SASL_HANDSHAKE, (1, 1), mechanism=sasl.mechanism)
@@ -139,15 +159,19 @@ class Client:
         if int(response.error_code):
             raise self._not_let_in(response.error_code.name.upper())
         talk = dialogue(sasl)
+        lifetime_s = 0.0
         try:
             message = next(talk)
             while True:
                 answer = self.call(ApiKey.SASL_AUTHENTICATE, (0, 2), auth_bytes=message)
                 if int(answer.error_code):
                     raise self._not_let_in(answer.error_message or answer.error_code.name.upper())
+                lifetime_s = _session_s(answer)
                 message = talk.send(bytes(answer.auth_bytes))
         except StopIteration:
-            return
+            if lifetime_s:
+                wait_s = max(lifetime_s * _SESSION_SHARE, _SESSION_MIN_S)
+                self._reauthenticate_at = SYSTEM_CLOCK.monotonic() + wait_s
         except SaslError as error:
             raise self._not_let_in(str(error)) from None
 
@@ -179,6 +203,12 @@ class Client:
 
     def _not_let_in(self, why: str) -> AuthenticationError:
         return AuthenticationError(f"the broker at {self._address} does not let this client in: {why}")
+
+
+def _session_s(answer: Any) -> float:
+    """Return how long the session lasts; 0 without a limit, and from brokers that do not say it."""
+    lifetime = getattr(answer, "session_lifetime", None)
+    return 0.0 if lifetime is None else float(lifetime.total_seconds())
 
 
 _SOFTWARE: dict[str, Any] = {"client_software_name": "stratalog", "client_software_version": "1"}

@@ -1,6 +1,6 @@
 """Connection options: the properties of a Kafka client that say how to reach a cluster, and as whom.
 
-Pure, but for reading no file.
+Pure, but for the file of a token, which must be there.
 
 Names and defaults are those of Kafka's Java clients. Certificates and keys are PEM (KIP-651), as files or in the option
 itself; the formats of Java are refused with the way out.
@@ -19,12 +19,14 @@ from stratalog.errors import UsageError
 from stratalog.util import REAL_FILESYSTEM
 from stratalog.wire.client.properties import OPTION, Properties
 from stratalog.wire.client.tls_options import SYSTEM_TLS, Tls, read_tls
+from stratalog.wire.client.token_login import TokenLogin, read_token_login
 
 DEFAULT_PORT: Final = 9092
 CLIENT_ID: Final = "stratalog"
 
+BY_TOKEN: Final = "OAUTHBEARER"
 #: SASL mechanisms of clients.
-CLIENT_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+CLIENT_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", BY_TOKEN)
 
 
 class SecurityProtocol(enum.Enum):
@@ -46,13 +48,14 @@ class SecurityProtocol(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """A mechanism and who proves to be whom by it."""
+    """A mechanism and who proves to be whom by it. `login` is that of OAUTHBEARER, which has no name and password."""
 
     mechanism: str
     username: str
     password: str = field(repr=False)
     #: Whether the name is the id of a delegation token, and the password its HMAC in base64.
     by_token: bool = False
+    login: TokenLogin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,20 @@ class ConnectionOptions:
     what: str = "kafka.bootstrap.servers"
 
     @classmethod
-    def of(cls, options: Mapping[str, str], *, what: str = "kafka.bootstrap.servers", where: str = OPTION) -> Self:
+    def of(
+        cls,
+        options: Mapping[str, str],
+        *,
+        what: str = "kafka.bootstrap.servers",
+        where: str = OPTION,
+        login_where: str | None = None,
+    ) -> Self:
         """From options named `kafka.<property>`.
 
         Others, and properties of no concern to a connection, are not looked at.
 
-        UsageError names the option behind `where`, never its value where that is a secret.
+        UsageError names the option behind `where`, or `login_where` for those of OAUTHBEARER, never its value where
+        that is a secret.
         """
         reader = Properties(options, where)
         protocol = _protocol(reader)
@@ -90,7 +101,7 @@ class ConnectionOptions:
             servers=addresses(reader.text("bootstrap.servers") or "", what),
             protocol=protocol,
             tls=read_tls(reader) if protocol.is_encrypted else SYSTEM_TLS,
-            sasl=_sasl(reader) if protocol.is_sasl else None,
+            sasl=_sasl(reader, Properties(options, login_where or where)) if protocol.is_sasl else None,
             client_id=reader.text("client.id") or CLIENT_ID,
             connect_timeout_s=reader.seconds("socket.connection.setup.timeout.ms", 10_000),
             request_timeout_s=reader.seconds("request.timeout.ms", 30_000),
@@ -136,13 +147,15 @@ def _protocol(reader: Properties) -> SecurityProtocol:
         raise UsageError(f"{reader.where}security.protocol={value}: expected one of {expected}") from None
 
 
-def _sasl(reader: Properties) -> Sasl:
+def _sasl(reader: Properties, of_login: Properties) -> Sasl:
     mechanism = (reader.text("sasl.mechanism") or "GSSAPI").upper()
     if mechanism not in CLIENT_MECHANISMS:
         raise UsageError(
             f"{reader.where}sasl.mechanism={mechanism}: expected one of {', '.join(CLIENT_MECHANISMS)}"
             + (" (GSSAPI is what Kafka takes where it is not set)" if mechanism == "GSSAPI" else "")
         )
+    if mechanism == BY_TOKEN:
+        return Sasl(mechanism, "", "", login=read_token_login(of_login))
     config = reader.text("sasl.jaas.config")
     wanted = 'a login module, such as ...PlainLoginModule required username="..." password="...";'
     if config is None:

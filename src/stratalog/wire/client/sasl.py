@@ -1,4 +1,4 @@
-"""Saying who one is: SASL PLAIN (RFC 4616) and SCRAM-SHA-256/512 (RFC 5802, RFC 7677).
+"""Saying who one is: SASL PLAIN (RFC 4616), SCRAM-SHA-256/512 (RFC 5802, RFC 7677) and OAUTHBEARER (RFC 7628).
 
 A dialogue is a generator of the client's messages that is sent the server's; it knows nothing of connections.
 """
@@ -14,6 +14,7 @@ from typing import Final
 from stratalog.errors import StratalogError
 from stratalog.util import random_bytes
 from stratalog.wire.client.options import Sasl
+from stratalog.wire.client.token_login import TokenLogin
 
 Dialogue = Generator[bytes, bytes, None]
 
@@ -28,7 +29,9 @@ class SaslError(StratalogError):
 
 
 def dialogue(sasl: Sasl) -> Dialogue:
-    """Return the client's messages. Raises SaslError at a bad answer."""
+    """Return the client's messages. Raises SaslError at a bad answer, and what `bearer_token` raises."""
+    if sasl.login is not None:
+        return _bearer(sasl.login)
     if sasl.mechanism == "PLAIN":
         return _plain(sasl)
     return _scram(sasl, sasl.mechanism.removeprefix("SCRAM-").replace("-", "").lower(), b64encode(random_bytes(24)))
@@ -36,6 +39,16 @@ def dialogue(sasl: Sasl) -> Dialogue:
 
 def _plain(sasl: Sasl) -> Dialogue:
     yield b"\0".join((b"", sasl.username.encode(), sasl.password.encode()))
+
+
+def _bearer(login: TokenLogin) -> Dialogue:
+    from stratalog.wire.client.bearer_tokens import bearer_token  # and HTTP, which other mechanisms do not load
+
+    fields = "".join(f"{name}={value}\x01" for name, value in login.extensions)
+    answer = yield f"n,,\x01auth=Bearer {bearer_token(login)}\x01{fields}\x01".encode()
+    if answer:
+        yield b"\x01"
+        raise SaslError(f"it does not accept the token: {answer[:200].decode('ascii', 'replace')}")
 
 
 def _scram(sasl: Sasl, digest: str, nonce: bytes) -> Dialogue:
