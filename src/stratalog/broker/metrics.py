@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading
-from stratalog.broker.groups import CommittedOffset, GroupCoordinator, GroupState
+from stratalog.broker.groups import CommittedOffset, GroupKind, GroupState
 from stratalog.broker.groups.consumer import ConsumerGroupState
 from stratalog.broker.groups.share import ShareGroupState
 from stratalog.broker.groups.streams import StreamsGroupState
@@ -80,30 +80,28 @@ def _groups_in(state: GroupState) -> Callable[[BrokerServices], Iterable[Sample]
 
 
 def _consumer_groups(broker: BrokerServices) -> Iterable[Sample]:
-    counts = Counter(group.state for group in broker.groups.consumers.groups())
+    counts = Counter(group.state for group in broker.groups.groups_of(GroupKind.CONSUMER))
     for state in ConsumerGroupState:
         yield Sample((state.value,), counts[state])
 
 
-_OF_PROTOCOL: dict[str, tuple[Callable[[GroupCoordinator], Iterable[Any]], type[Enum]]] = {
-    "classic": (lambda groups: groups.classics.groups(), GroupState),
-    "consumer": (lambda groups: groups.consumers.groups(), ConsumerGroupState),
-    "share": (lambda groups: groups.shares.groups(), ShareGroupState),
-    "streams": (lambda groups: groups.streams.groups(), StreamsGroupState),
+_STATES_OF: dict[GroupKind, type[Enum]] = {
+    GroupKind.CLASSIC: GroupState,
+    GroupKind.CONSUMER: ConsumerGroupState,
+    GroupKind.SHARE: ShareGroupState,
+    GroupKind.STREAMS: StreamsGroupState,
 }
 
 
 def _groups_by_protocol(broker: BrokerServices) -> Iterable[Sample]:
-    for protocol, (groups, _) in _OF_PROTOCOL.items():
-        yield Sample((protocol,), len(list(groups(broker.groups))))
+    for kind in _STATES_OF:
+        yield Sample((kind.value,), len(broker.groups.groups_of(kind)))
 
 
-def _groups_by_state(protocol: str) -> Callable[[BrokerServices], Iterable[Sample]]:
-    groups, states = _OF_PROTOCOL[protocol]
-
+def _groups_by_state(kind: GroupKind) -> Callable[[BrokerServices], Iterable[Sample]]:
     def read(broker: BrokerServices) -> Iterable[Sample]:
-        counts = Counter(group.state for group in groups(broker.groups))
-        return [Sample((state.value,), counts[state]) for state in states]
+        counts: Counter[Enum] = Counter(group.state for group in broker.groups.groups_of(kind))
+        return [Sample((state.value,), counts[state]) for state in _STATES_OF[kind]]
 
     return read
 
@@ -352,9 +350,9 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
       for name, state in _STATES.items()),
     kafka_metric(_GROUP_COORDINATOR, _groups_by_protocol, "Groups, by protocol.", ("protocol",),
                  attribute="group-count"),
-    *(kafka_metric(_GROUP_COORDINATOR, _groups_by_state(protocol), f"Groups of the {protocol} protocol, by state.",
-                   ("state",), attribute=f"{protocol}-group-count")
-      for protocol in _OF_PROTOCOL),
+    *(kafka_metric(_GROUP_COORDINATOR, _groups_by_state(kind), f"Groups of the {kind.value} protocol, by state.",
+                   ("state",), attribute=f"{kind.value}-group-count")
+      for kind in _STATES_OF),
     kafka_metric(_GROUP_COORDINATOR, _partitions_of(lambda broker: broker.groups.loading),
                  "Partitions of __consumer_offsets that this broker coordinates, by loading state.", ("state",),
                  attribute="num-partitions"),

@@ -49,7 +49,7 @@ class TopicDeletions:
             if self._groups.loading.is_over:
                 try:
                     written: set[Partition] = set()
-                    self._groups.shares.forget_topics()
+                    self._groups.forget_deleted_topics()
                     for piece in self._groups.commits.remove_topic(topic.name):
                         written |= piece
                     self._finish(topic, written)
@@ -80,7 +80,7 @@ class TopicDeletions:
         await self._groups.loading.wait()
         try:
             written: set[Partition] = set()
-            self._groups.shares.forget_topics()
+            self._groups.forget_deleted_topics()
             for piece in self._groups.commits.remove_topic(topic.name):
                 written |= piece
                 await asyncio.sleep(0)  # other requests get their turn

@@ -8,13 +8,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from stratalog.broker.groups.streams import StreamsGroupState
+from stratalog.broker.groups import streams
 from stratalog.broker.server import ApiKey, RequestContext, handles
 
 
 def _filter_name(state: Enum) -> str:
     """Return the name of a state in filters; Kafka's has an underscore in one of them."""
-    return "not_ready" if state is StreamsGroupState.NOT_READY else str(state.value).lower()
+    return "not_ready" if state is streams.StreamsGroupState.NOT_READY else str(state.value).lower()
 
 
 @handles(ApiKey.LIST_GROUPS, versions=(0, 5))

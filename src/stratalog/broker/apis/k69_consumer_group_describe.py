@@ -10,12 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from stratalog.broker.described_groups import described_assignment, described_group, refuse_groups, refused_group
-from stratalog.broker.groups import (
-    GROUP_OPERATIONS,
-    OPERATIONS_UNKNOWN,
-    check_consumer_protocol,
-)
-from stratalog.broker.groups.consumer import ConsumerGroup, ConsumerMember
+from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_consumer_protocol, consumer
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidGroupIdError, KafkaError
 
@@ -35,7 +30,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     try:
         if not group_id:
             raise InvalidGroupIdError
-        group = ctx.broker.groups.described_as(group_id, ConsumerGroup)
+        group = ctx.broker.groups.described_as(group_id, consumer.ConsumerGroup)
     except InvalidGroupIdError as error:
         return refused_group(ctx, group_id, error.code, None)
     except KafkaError as error:
@@ -50,7 +45,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     )
 
 
-def _member(ctx: RequestContext, group: ConsumerGroup, member: ConsumerMember) -> Any:
+def _member(ctx: RequestContext, group: consumer.ConsumerGroup, member: consumer.ConsumerMember) -> Any:
     said, current = member.subscription, member.current
     held: dict[UUID, list[int]] = {}
     for partitions in (current.assigned, current.revoking):

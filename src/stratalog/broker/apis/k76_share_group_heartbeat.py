@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.described_groups import answer_heartbeat
-from stratalog.broker.groups import check_share_protocol
-from stratalog.broker.groups.share import ShareHeartbeat, check_share_heartbeat
+from stratalog.broker.groups import check_share_protocol, share
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import (
     GroupAuthorizationFailedError,
@@ -31,7 +30,7 @@ def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:  # 
 @handles(ApiKey.SHARE_GROUP_HEARTBEAT, versions=(1, 1), on_error=_refuse)
 async def share_group_heartbeat(ctx: RequestContext, request: Any) -> Any:
     check_share_protocol(ctx.broker)
-    heartbeat = ShareHeartbeat(
+    heartbeat = share.ShareHeartbeat(
         member_id=request.member_id,
         epoch=request.member_epoch,
         rack_id=request.rack_id,
@@ -39,5 +38,5 @@ async def share_group_heartbeat(ctx: RequestContext, request: Any) -> Any:
         client_id=ctx.client_id or "",
         client_host=f"/{ctx.peer.client_host}",  # as Java prints an address without a name
     )
-    check_share_heartbeat(request.group_id, heartbeat)
+    share.check_share_heartbeat(request.group_id, heartbeat)
     return answer_heartbeat(ctx, await ctx.broker.groups.share_heartbeat(request.group_id, heartbeat))

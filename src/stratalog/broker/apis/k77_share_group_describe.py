@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.described_groups import described_assignment, described_group, refuse_groups, refused_group
-from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_share_protocol
-from stratalog.broker.groups.share import ASSIGNOR, ShareGroup, ShareMember
+from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_share_protocol, share
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidGroupIdError, KafkaError
 
@@ -28,19 +27,19 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     try:
         if not group_id:
             raise InvalidGroupIdError
-        group = ctx.broker.groups.described_as(group_id, ShareGroup)
+        group = ctx.broker.groups.described_as(group_id, share.ShareGroup)
     except KafkaError as error:
         return refused_group(ctx, group_id, error.code, str(error) or None)
     return described_group(
         ctx,
         group,
-        assignor_name=ASSIGNOR,
+        assignor_name=share.ASSIGNOR,
         members=[_member(ctx, member) for member in group.members.values()],
         authorized_operations=operations,
     )
 
 
-def _member(ctx: RequestContext, member: ShareMember) -> Any:
+def _member(ctx: RequestContext, member: share.ShareMember) -> Any:
     return ctx.make(
         "Member",
         member_id=member.member_id,

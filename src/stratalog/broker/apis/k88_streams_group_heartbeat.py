@@ -8,22 +8,10 @@ UNSUPPORTED_VERSION.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stratalog.broker.access import AclOperation, ResourceType
-from stratalog.broker.groups import check_streams_protocol, to_ms
-from stratalog.broker.groups.streams import (
-    CopartitionGroup,
-    InternalTopic,
-    StatusDetail,
-    StreamsHeartbeat,
-    StreamsOutcome,
-    StreamsStatus,
-    StreamsTopology,
-    Subtopology,
-    UserEndpoint,
-    check_streams_heartbeat,
-)
+from stratalog.broker.groups import check_streams_protocol, streams, to_ms
 from stratalog.broker.internal_topics import INTERNAL_TOPICS
 from stratalog.broker.java_hashing import in_hash_order, string_hash
 from stratalog.broker.server import ApiKey, RequestContext, handles
@@ -36,9 +24,6 @@ from stratalog.errors import (
     UnsupportedVersionError,
     wire_code,
 )
-
-if TYPE_CHECKING:
-    from stratalog.broker.groups.streams import EndpointPartitions, StreamsReply
 
 _FAILURES_SHOWN_MAX = 3
 
@@ -59,16 +44,16 @@ async def streams_group_heartbeat(ctx: RequestContext, request: Any) -> Any:
     heartbeat = _heartbeat(ctx, request)
     if heartbeat.topology is not None:
         _check_topics(ctx, heartbeat.topology)
-    check_streams_heartbeat(request.group_id, heartbeat)
+    streams.check_streams_heartbeat(request.group_id, heartbeat)
     outcome = await ctx.broker.groups.streams_heartbeat(request.group_id, heartbeat)
-    if not isinstance(outcome, StreamsOutcome):
+    if not isinstance(outcome, streams.StreamsOutcome):
         return _answer(ctx, outcome, ())
     return _answer(ctx, outcome.reply, _statuses_with_topics(ctx, outcome))
 
 
-def _heartbeat(ctx: RequestContext, request: Any) -> StreamsHeartbeat:
+def _heartbeat(ctx: RequestContext, request: Any) -> streams.StreamsHeartbeat:
     endpoint = request.user_endpoint
-    return StreamsHeartbeat(
+    return streams.StreamsHeartbeat(
         member_id=request.member_id,
         epoch=request.member_epoch,
         endpoint_epoch=request.endpoint_information_epoch,
@@ -80,7 +65,7 @@ def _heartbeat(ctx: RequestContext, request: Any) -> StreamsHeartbeat:
         standby=_tasks(request.standby_tasks),
         warmup=_tasks(request.warmup_tasks),
         process_id=request.process_id,
-        endpoint=None if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
+        endpoint=None if endpoint is None else streams.UserEndpoint(endpoint.host, endpoint.port),
         tags=_pairs(request.client_tags),
         offsets=_offsets(request.task_offsets),
         end_offsets=_offsets(request.task_end_offsets),
@@ -91,12 +76,12 @@ def _heartbeat(ctx: RequestContext, request: Any) -> StreamsHeartbeat:
     )
 
 
-def _topology(said: Any) -> StreamsTopology:
-    return StreamsTopology(said.epoch, tuple([_subtopology(part) for part in said.subtopologies]))
+def _topology(said: Any) -> streams.StreamsTopology:
+    return streams.StreamsTopology(said.epoch, tuple([_subtopology(part) for part in said.subtopologies]))
 
 
-def _subtopology(part: Any) -> Subtopology:
-    return Subtopology(
+def _subtopology(part: Any) -> streams.Subtopology:
+    return streams.Subtopology(
         subtopology_id=part.subtopology_id,
         source_topics=part.source_topics,
         source_topic_regex=part.source_topic_regex,
@@ -105,16 +90,16 @@ def _subtopology(part: Any) -> Subtopology:
         repartition_sources=tuple([_internal_topic(topic) for topic in part.repartition_source_topics]),
         copartition_groups=tuple(
             [
-                CopartitionGroup(group.source_topics, group.source_topic_regex, group.repartition_source_topics)
+                streams.CopartitionGroup(group.source_topics, group.source_topic_regex, group.repartition_source_topics)
                 for group in part.copartition_groups
             ]
         ),
     )
 
 
-def _internal_topic(topic: Any) -> InternalTopic:
+def _internal_topic(topic: Any) -> streams.InternalTopic:
     configs = tuple([(config.key, config.value) for config in topic.topic_configs])
-    return InternalTopic(topic.name, topic.partitions, topic.replication_factor, configs)
+    return streams.InternalTopic(topic.name, topic.partitions, topic.replication_factor, configs)
 
 
 def _tasks(said: Any) -> Mapping[str, frozenset[int]] | None:
@@ -129,7 +114,7 @@ def _offsets(said: Any) -> tuple[tuple[str, int, int], ...] | None:
     return None if said is None else tuple([(each.subtopology_id, each.partition, each.offset) for each in said])
 
 
-def _check_topics(ctx: RequestContext, topology: StreamsTopology) -> None:
+def _check_topics(ctx: RequestContext, topology: streams.StreamsTopology) -> None:
     """Raise unless all topics of a topology have valid names, and the client may describe them."""
     names = list(
         dict.fromkeys(
@@ -157,7 +142,7 @@ def _check_topics(ctx: RequestContext, topology: StreamsTopology) -> None:
             raise TopicAuthorizationFailedError
 
 
-def _statuses_with_topics(ctx: RequestContext, outcome: StreamsOutcome) -> tuple[StatusDetail, ...]:
+def _statuses_with_topics(ctx: RequestContext, outcome: streams.StreamsOutcome) -> tuple[streams.StatusDetail, ...]:
     """Start creating missing internal topics; return the statuses of the response, including errors."""
     reply, missing = outcome.reply, outcome.configured.to_create
     if not missing:
@@ -188,18 +173,18 @@ def _not_to_create(ctx: RequestContext, names: list[str]) -> list[str]:
     return [name for name in names if name not in allowed]
 
 
-def _with_detail(statuses: tuple[StatusDetail, ...], more: str) -> tuple[StatusDetail, ...]:
+def _with_detail(statuses: tuple[streams.StatusDetail, ...], more: str) -> tuple[streams.StatusDetail, ...]:
     return tuple(
         [
-            StatusDetail(each.status, each.detail + more)
-            if each.status is StreamsStatus.MISSING_INTERNAL_TOPICS
+            streams.StatusDetail(each.status, each.detail + more)
+            if each.status is streams.StreamsStatus.MISSING_INTERNAL_TOPICS
             else each
             for each in statuses
         ]
     )
 
 
-def _answer(ctx: RequestContext, reply: StreamsReply, statuses: tuple[StatusDetail, ...]) -> Any:
+def _answer(ctx: RequestContext, reply: streams.StreamsReply, statuses: tuple[streams.StatusDetail, ...]) -> Any:
     assigned = reply.assigned
     return ctx.respond(
         error_code=0,
@@ -226,7 +211,7 @@ def _task_ids(ctx: RequestContext, tasks: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _endpoint(ctx: RequestContext, each: EndpointPartitions) -> Any:
+def _endpoint(ctx: RequestContext, each: streams.EndpointPartitions) -> Any:
     def partitions(found: tuple[tuple[str, tuple[int, ...]], ...]) -> list[Any]:
         return [ctx.make("TopicPartition", topic=topic, partitions=numbers) for topic, numbers in found]
 

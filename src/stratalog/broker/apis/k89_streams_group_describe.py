@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stratalog.broker.described_groups import described_group, refuse_groups, refused_group
-from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_streams_protocol
-from stratalog.broker.groups.streams import ASSIGNOR, InternalTopic, StreamsGroup, StreamsMember, Tasks
+from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_streams_protocol, streams
 from stratalog.broker.java_hashing import in_hash_order, string_hash
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidGroupIdError, KafkaError
@@ -35,7 +34,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int, status: int) 
     try:
         if not group_id:
             raise InvalidGroupIdError
-        group = ctx.broker.groups.described_as(group_id, StreamsGroup)
+        group = ctx.broker.groups.described_as(group_id, streams.StreamsGroup)
     except InvalidGroupIdError as error:
         return refused_group(ctx, group_id, error.code, None)
     except KafkaError as error:
@@ -47,11 +46,11 @@ def _describe(ctx: RequestContext, group_id: str, operations: int, status: int) 
         members=[_member(ctx, group, member) for member in group.members.values()],
         authorized_operations=operations,
         topology_description_status=status,
-        assignor_name=ASSIGNOR,
+        assignor_name=streams.ASSIGNOR,
     )
 
 
-def _topology(ctx: RequestContext, group: StreamsGroup) -> Any:
+def _topology(ctx: RequestContext, group: streams.StreamsGroup) -> Any:
     """Describe the application's topology, with partition counts once all of its topics exist."""
     assert group.topology is not None
     configured = group.configured
@@ -74,7 +73,7 @@ def _topology(ctx: RequestContext, group: StreamsGroup) -> Any:
     return ctx.make("Topology", epoch=group.topology.epoch, subtopologies=described)
 
 
-def _internal_topics(ctx: RequestContext, topics: Iterable[InternalTopic], *, in_order: bool) -> list[Any]:
+def _internal_topics(ctx: RequestContext, topics: Iterable[streams.InternalTopic], *, in_order: bool) -> list[Any]:
     described = []
     for topic in sorted(topics, key=lambda topic: topic.name):
         configs = dict(topic.configs)
@@ -91,9 +90,9 @@ def _internal_topics(ctx: RequestContext, topics: Iterable[InternalTopic], *, in
     return described
 
 
-def _member(ctx: RequestContext, group: StreamsGroup, member: StreamsMember) -> Any:
+def _member(ctx: RequestContext, group: streams.StreamsGroup, member: streams.StreamsMember) -> Any:
     facts, assigned = member.facts, member.current.assigned
-    target = group.targets.get(member.member_id, Tasks())
+    target = group.targets.get(member.member_id, streams.Tasks())
     endpoint = facts.endpoint
     return ctx.make(
         "Member",

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from stratalog.broker.groups import check_share_protocol
-from stratalog.broker.groups.share import UNKNOWN_TOPIC
+from stratalog.broker.groups import check_share_protocol, share
 from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError, UnknownTopicOrPartitionError
@@ -50,7 +49,7 @@ def _topic(
     failures: dict[tuple[UUID, int], KafkaError],
 ) -> Any:
     def partition(number: int) -> Any:
-        error: KafkaError | None = UnknownTopicOrPartitionError(UNKNOWN_TOPIC)
+        error: KafkaError | None = UnknownTopicOrPartitionError(share.UNKNOWN_TOPIC)
         if topic is not None and number < topic.partition_count:
             error = failures.get((topic.topic_id, number))
         return ctx.make(

@@ -6,6 +6,7 @@ from .state import GroupState as GroupState
 from .values import (
     NO_GENERATION as NO_GENERATION,
     UNKNOWN_MEMBER_ID as UNKNOWN_MEMBER_ID,
+    GroupKind as GroupKind,
     JoinRequest as JoinRequest,
     LeavingMember as LeavingMember,
     LeftMember as LeftMember,

@@ -9,35 +9,17 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stratalog.broker.coordinator_log import TransactionalWrite
+from stratalog.broker.groups import consumer, share, streams
 from stratalog.broker.groups.commits import EncodedCommits
-from stratalog.broker.groups.consumer import (
-    ConsumerGroup,
-    HeartbeatReply,
-    MemberHeartbeat,
-    TopicFilter,
-    check_commit,
-    check_fetch,
-)
 from stratalog.broker.groups.group import ClassicGroup
-from stratalog.broker.groups.loaded_groups import AnyGroup, LoadedGroups
+from stratalog.broker.groups.loaded_groups import LoadedGroups
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
-from stratalog.broker.groups.share import (
-    DeletedOffsets,
-    ShareGroup,
-    ShareHeartbeat,
-    ShareReply,
-)
 from stratalog.broker.groups.state import GroupState
-from stratalog.broker.groups.streams import (
-    StreamsGroup,
-    StreamsHeartbeat,
-    StreamsOutcome,
-    StreamsReply,
-)
 from stratalog.broker.groups.values import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,
     Answer,
+    GroupKind,
     JoinReply,
     JoinRequest,
     LeavingMember,
@@ -58,6 +40,10 @@ from stratalog.errors import (
 from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
+    from stratalog.broker.groups.consumer import ConsumerGroup, HeartbeatReply, MemberHeartbeat, TopicFilter
+    from stratalog.broker.groups.loaded_groups import AnyGroup
+    from stratalog.broker.groups.share import DeletedOffsets, ShareGroup, ShareHeartbeat, ShareReply
+    from stratalog.broker.groups.streams import StreamsGroup, StreamsHeartbeat, StreamsOutcome, StreamsReply
     from stratalog.broker.purgatory import Purgatory
     from stratalog.broker.share import SharePersister
     from stratalog.broker.storage import BrokerStorage
@@ -118,19 +104,18 @@ class GroupCoordinator(LoadedGroups):
         _check_group_id(group_id)
         self.classics.check_session_timeout(request.session_timeout_ms)
         await self._find(group_id)
-        consumers = self.consumers.get(group_id)
-        if consumers is not None and consumers.members:
-            reply = self.consumers.join(consumers, request, None)
-            await self.log.settled(group_id)
-            return reply
-        streams = self.streams.get(group_id)
-        if (streams is not None and streams.members) or self.shares.get(group_id) is not None:
-            return JoinReply(None, Answer.INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID)
-        group = self.classics.get(group_id)
-        if group is None:
+        group = self._group(group_id)
+        if group is not None and not isinstance(group, ClassicGroup):
+            if group.members and isinstance(group, consumer.ConsumerGroup):
+                reply = self.consumers.join(group, request, None)
+                await self.log.settled(group_id)
+                return reply
+            if group.members or group.type_name == GroupKind.SHARE.value:
+                return JoinReply(None, Answer.INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID)
+        if not isinstance(group, ClassicGroup):
             if request.member_id != UNKNOWN_MEMBER_ID:
                 raise UnknownMemberIdError(f"Group {group_id} not found.")
-            empty = self._group(group_id)
+            empty = group
             group = self.classics.create(group_id, [] if empty is None else self._of(empty).tombstones(empty))
             if empty is not None:
                 self._of(empty).forget(empty)
@@ -143,12 +128,9 @@ class GroupCoordinator(LoadedGroups):
         """Return a member's assignment once the leader's assignments are stored, or at once."""
         _check_group_id(group_id)
         self.loading.check(group_id)
-        consumers = self.consumers.get(group_id)
-        if consumers is not None:
-            return self.consumers.sync(consumers, request, None)
-        group = self.classics.get(group_id)
-        if group is None:
-            raise UnknownMemberIdError(f"Group {group_id} not found.")
+        group = self._joined(group_id)
+        if not isinstance(group, ClassicGroup):
+            return self.consumers.sync(group, request, None)
         reply = await self.classics.sync(group, request)
         if reply.error is Answer.NONE:
             await self.log.settled(group_id)
@@ -158,33 +140,38 @@ class GroupCoordinator(LoadedGroups):
         """Record that a member is alive. Raises the error of the response."""
         _check_group_id(group_id)
         self.loading.check(group_id)
-        consumers = self.consumers.get(group_id)
-        if consumers is not None:
-            self.consumers.classic_heartbeat(consumers, member_id, instance_id, generation)
+        group = self._joined(group_id)
+        if not isinstance(group, ClassicGroup):
+            self.consumers.classic_heartbeat(group, member_id, instance_id, generation)
             return
-        group = self.classics.get(group_id)
-        if group is None:
-            raise UnknownMemberIdError(f"Group {group_id} not found.")
         group.heartbeat(member_id, instance_id, generation, self._now())
 
     def leave(self, group_id: str, leaving: list[LeavingMember]) -> list[LeftMember]:
         _check_group_id(group_id)
         self.loading.check(group_id)
-        consumers = self.consumers.get(group_id)
-        if consumers is not None:
-            return self.consumers.leave_classic(consumers, leaving)
-        group = self.classics.get(group_id)
-        if group is None:
+        try:
+            group = self._joined(group_id)
+        except UnknownMemberIdError:
             return [LeftMember(who.member_id, who.instance_id, Answer.UNKNOWN_MEMBER_ID) for who in leaving]
+        if not isinstance(group, ClassicGroup):
+            return self.consumers.leave_classic(group, leaving)
         return self.classics.leave(group, leaving)
+
+    def _joined(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+        """Return a group that clients of the classic protocol may be in. Raises UnknownMemberIdError."""
+        group = self._group(group_id)
+        if isinstance(group, ClassicGroup) or (group is not None and isinstance(group, consumer.ConsumerGroup)):
+            return group
+        raise UnknownMemberIdError(f"Group {group_id} not found.")
 
     async def consumer_heartbeat(
         self, group_id: str, request: MemberHeartbeat, may_see: TopicFilter | None = None
     ) -> HeartbeatReply:
         """Handle a heartbeat of the consumer protocol; the first one converts a classic group."""
         await self._find(group_id)
-        classic = self.classics.get(group_id)
-        if self.streams.get(group_id) is not None or self.shares.get(group_id) is not None:
+        group = self._group(group_id)
+        classic = group if isinstance(group, ClassicGroup) else None
+        if group is not None and classic is None and not isinstance(group, consumer.ConsumerGroup):
             raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
         if request.is_leave:
             reply = self.consumers.leave(group_id, request, classic)
@@ -196,7 +183,7 @@ class GroupCoordinator(LoadedGroups):
     async def streams_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsOutcome | StreamsReply:
         """Handle a heartbeat of a streams group; the first one replaces an empty classic group."""
         await self._find(group_id)
-        other = self.classics.get(group_id) or self.consumers.get(group_id) or self.shares.get(group_id)
+        other = self._of_another_type(group_id, GroupKind.STREAMS)
         answer: StreamsOutcome | StreamsReply
         if request.is_leave:
             answer = self.streams.leave(group_id, request, other)
@@ -207,9 +194,13 @@ class GroupCoordinator(LoadedGroups):
         await self.log.settled(group_id)
         return answer
 
+    def _of_another_type(self, group_id: str, kind: GroupKind) -> AnyGroup | None:
+        group = self._group(group_id)
+        return None if group is None or group.type_name == kind.value else group
+
     async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareReply:
         await self._find(group_id)
-        other = self.classics.get(group_id) or self.consumers.get(group_id) or self.streams.get(group_id)
+        other = self._of_another_type(group_id, GroupKind.SHARE)
         answer = (self.shares.leave if request.is_leave else self.shares.heartbeat)(group_id, request, other)
         await self.log.settled(group_id)
         return answer
@@ -221,7 +212,7 @@ class GroupCoordinator(LoadedGroups):
         if not group_id:
             raise InvalidGroupIdError("The group id is invalid.")
         await self._find(group_id)
-        other = self.classics.get(group_id) or self.consumers.get(group_id) or self.streams.get(group_id)
+        other = self._of_another_type(group_id, GroupKind.SHARE)
         failures = await self.shares.alter_offsets(group_id, offsets, other)
         await self.log.settled(group_id)
         return failures
@@ -229,7 +220,7 @@ class GroupCoordinator(LoadedGroups):
     async def delete_share_offsets(self, group_id: str, topics: Iterable[str]) -> list[DeletedOffsets]:
         if not group_id:
             raise InvalidGroupIdError("The group id is invalid.")
-        deleted = await self.shares.delete_offsets(self.known_as(group_id, ShareGroup), topics)
+        deleted = await self.shares.delete_offsets(self.known_as(group_id, share.ShareGroup), topics)
         await self.log.settled(group_id)
         return deleted
 
@@ -329,9 +320,11 @@ class GroupCoordinator(LoadedGroups):
         """Raise unless this member may fetch the group's committed offsets now."""
         self.loading.check(group_id)
         group = self._group(group_id)
-        if isinstance(group, ConsumerGroup):
-            check_fetch(group, member_id, epoch)
-        elif isinstance(group, StreamsGroup):
+        if group is None or isinstance(group, ClassicGroup):
+            return
+        if isinstance(group, consumer.ConsumerGroup):
+            consumer.check_fetch(group, member_id, epoch)
+        elif isinstance(group, streams.StreamsGroup):
             group.check_fetch(member_id, epoch)
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
@@ -340,7 +333,7 @@ class GroupCoordinator(LoadedGroups):
         group = self.known(group_id)
         if isinstance(group, ClassicGroup):
             group.check_offset_delete()
-        elif isinstance(group, ShareGroup):
+        elif isinstance(group, share.ShareGroup):
             group.refuse_commits()
         allowed = {partition: not group.is_subscribed(partition.topic) for partition in partitions}
         self.commits.remove(group_id, [partition for partition, ok in allowed.items() if ok])
@@ -354,11 +347,16 @@ class GroupCoordinator(LoadedGroups):
 
     async def _forget_topic(self, topic: str) -> None:
         try:
-            self.shares.forget_topics()
+            self.forget_deleted_topics()
             for _ in self.commits.remove_topic(topic):
                 await asyncio.sleep(0)  # other requests get their turn
         except KafkaError as error:  # another broker has these groups now, or the commits expire
             logger.info("Commits for the deleted topic %s stay: %s", topic, error)
+
+    def forget_deleted_topics(self) -> None:
+        """Remove deleted topics from the states of share groups."""
+        if self.groups_of(GroupKind.SHARE):
+            self.shares.forget_topics()
 
     # --- administration -----------------------------------------------------------------------------------------------
 
@@ -366,9 +364,9 @@ class GroupCoordinator(LoadedGroups):
         """Delete a group without members, its commits and states; NonEmptyGroupError, GroupIdNotFoundError."""
         group = self.known(group_id)
         group.check_deletable()
-        if isinstance(group, ShareGroup):
+        if not isinstance(group, ClassicGroup) and isinstance(group, share.ShareGroup):
             await self.shares.delete_states(group)
-            group = self.known_as(group_id, ShareGroup)  # it may have changed during the wait
+            group = self.known_as(group_id, share.ShareGroup)  # it may have changed during the wait
             group.check_deletable()
         coordinator = self._of(group)
         self.commits.remove_group(group_id, coordinator.tombstones(group))
@@ -383,7 +381,7 @@ class GroupCoordinator(LoadedGroups):
         """
         now = self._now()
         for group in list(self.all_groups()):
-            if self._group(group.group_id) is group and not isinstance(group, ShareGroup):
+            if self._group(group.group_id) is group and group.type_name != GroupKind.SHARE.value:
                 yield self._expire(group, now)
 
     def _expire(self, group: AnyGroup, now: Moment) -> int:
@@ -412,9 +410,9 @@ def _check_commit(
     version: int | None,
 ) -> None:
     """Raise unless a member of a new protocol may commit these now; `version` is None in a transaction."""
-    if isinstance(group, ConsumerGroup):
-        check_commit(group, member_id, instance_id, epoch, commits, version=version)
-    elif isinstance(group, ShareGroup):
+    if isinstance(group, consumer.ConsumerGroup):
+        consumer.check_commit(group, member_id, instance_id, epoch, commits, version=version)
+    elif isinstance(group, share.ShareGroup):
         group.refuse_commits()
     else:
         group.check_commit(member_id, instance_id, epoch, commits, version=version)

@@ -1,40 +1,31 @@
-"""Groups of all types on this broker: loads, finds and drops them by partition."""
+"""Groups of all types on this broker: loads, finds and drops them by partition.
+
+The code of the newer types of groups is loaded with the first group, or the first request, of one: it is a sixth of a
+start, and many brokers never need it.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
 from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue
+from stratalog.broker.groups import consumer, share, streams
 from stratalog.broker.groups.classic_coordinator import ClassicCoordinator
 from stratalog.broker.groups.commits import GroupCommits
-from stratalog.broker.groups.consumer import (
-    ConsumerCoordinator,
-    ConsumerGroup,
-    GroupChange,
-)
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.offsets_log import offsets_log
-from stratalog.broker.groups.share import (
-    ShareGroup,
-    ShareGroupChange,
-    ShareGroupCoordinator,
-)
 from stratalog.broker.groups.stored import Stored, StoredChange, StoredGroup, decode_stored
-from stratalog.broker.groups.streams import (
-    StreamsCoordinator,
-    StreamsGroup,
-    StreamsGroupChange,
-)
-from stratalog.broker.groups.values import (
-    Answer,
-    GroupSettings,
-)
+from stratalog.broker.groups.values import Answer, GroupKind, GroupSettings
 from stratalog.errors import GroupIdNotFoundError
 
 if TYPE_CHECKING:
+    from stratalog.broker.groups.consumer import ConsumerCoordinator, ConsumerGroup, GroupChange
+    from stratalog.broker.groups.share import ShareGroup, ShareGroupChange, ShareGroupCoordinator
+    from stratalog.broker.groups.streams import StreamsCoordinator, StreamsGroup, StreamsGroupChange
     from stratalog.broker.share import SharePersister
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
@@ -42,8 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: A group of any protocol.
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup | ShareGroup
-_GroupT = TypeVar("_GroupT", ClassicGroup, ConsumerGroup, StreamsGroup, ShareGroup)
+AnyGroup: TypeAlias = "ClassicGroup | ConsumerGroup | StreamsGroup | ShareGroup"
+_GroupT = TypeVar("_GroupT", ClassicGroup, "ConsumerGroup", "StreamsGroup", "ShareGroup")
 
 
 class _CoordinatorOfType(Protocol):
@@ -69,7 +60,8 @@ class LoadedGroups:
         config = storage.config
         self._storage = storage
         self._workers = workers
-        settings = GroupSettings(
+        self._share_states = share_states
+        self._settings = settings = GroupSettings(
             initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
             session_timeout_min_ms=config["group.min.session.timeout.ms"],
             session_timeout_max_ms=config["group.max.session.timeout.ms"],
@@ -77,23 +69,10 @@ class LoadedGroups:
         )
         self.log: CoordinatorLog = offsets_log(storage, workers)
         self.classics = ClassicCoordinator(storage.clock, workers, self.log, settings)
-        self.consumers = ConsumerCoordinator(
-            storage,
-            workers,
-            self.log,
-            settings,
-            on_upgraded=self._upgraded,
-            on_downgraded=self._downgraded,
-        )
-        self.streams = StreamsCoordinator(storage, workers, self.log)
-        self.shares = ShareGroupCoordinator(storage, workers, self.log, share_states)
-        #: By the type of their groups; a group is in exactly one.
-        self._coordinators: dict[type[AnyGroup], _CoordinatorOfType] = {
-            ClassicGroup: self.classics,
-            ConsumerGroup: self.consumers,
-            StreamsGroup: self.streams,
-            ShareGroup: self.shares,
-        }
+        #: By the types of their groups, in the order of listings; None until one has something to do. A group is in
+        #: exactly one.
+        self._coordinators: dict[GroupKind, _CoordinatorOfType | None] = dict.fromkeys(GroupKind)
+        self._coordinators[GroupKind.CLASSIC] = self.classics
         self.commits = GroupCommits(self.log, config)
         self.loading = CoordinatorLoading(
             storage, workers, self.log, decode=decode_stored, take=self._take, drop=self._drop, keeps=True
@@ -101,10 +80,39 @@ class LoadedGroups:
         #: By partition: transactions (producer id, committed) whose marker was written while the partition was loading.
         self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}
 
+    @cached_property
+    def consumers(self) -> ConsumerCoordinator:
+        made = consumer.ConsumerCoordinator(
+            self._storage,
+            self._workers,
+            self.log,
+            self._settings,
+            on_upgraded=self._upgraded,
+            on_downgraded=self._downgraded,
+        )
+        self._coordinators[GroupKind.CONSUMER] = made
+        return made
+
+    @cached_property
+    def streams(self) -> StreamsCoordinator:
+        made = streams.StreamsCoordinator(self._storage, self._workers, self.log)
+        self._coordinators[GroupKind.STREAMS] = made
+        return made
+
+    @cached_property
+    def shares(self) -> ShareGroupCoordinator:
+        made = share.ShareGroupCoordinator(self._storage, self._workers, self.log, self._share_states)
+        self._coordinators[GroupKind.SHARE] = made
+        return made
+
+    def _made(self) -> list[_CoordinatorOfType]:
+        """Return the coordinators that have had something to do."""
+        return [coordinator for coordinator in self._coordinators.values() if coordinator is not None]
+
     def close(self) -> None:
         """Stop the timers."""
         self.loading.close()
-        for coordinator in self._coordinators.values():
+        for coordinator in self._made():
             coordinator.close()
 
     def _take(self, number: int, entries: Sequence[Stored]) -> Iterator[None]:
@@ -129,9 +137,9 @@ class LoadedGroups:
                 self.classics.begin(group_id)
 
     def _take_change(self, group_id: str, change: GroupChange | StreamsGroupChange | ShareGroupChange) -> None:
-        if isinstance(change, GroupChange):
+        if isinstance(change, consumer.GroupChange):
             self.consumers.load(group_id, change)
-        elif isinstance(change, StreamsGroupChange):
+        elif isinstance(change, streams.StreamsGroupChange):
             self.streams.load(group_id, change)
         else:
             self.shares.load(group_id, change)
@@ -164,15 +172,16 @@ class LoadedGroups:
         self.loading.check(group_id)
 
     def _group(self, group_id: str) -> AnyGroup | None:
-        return (
-            self.classics.get(group_id)
-            or self.consumers.get(group_id)
-            or self.streams.get(group_id)
-            or self.shares.get(group_id)
-        )
+        for coordinator in self._made():
+            group = coordinator.get(group_id)
+            if group is not None:
+                return group
+        return None
 
     def _of(self, group: AnyGroup) -> _CoordinatorOfType:
-        return self._coordinators[type(group)]
+        coordinator = self._coordinators[GroupKind(group.type_name)]
+        assert coordinator is not None, "it has a group"
+        return coordinator
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
         """Call `GroupCommits.transaction_ended` now, or when the partition is loaded."""
@@ -225,4 +234,8 @@ class LoadedGroups:
         return made_at is None or self.log.end_offset(group.group_id) > made_at
 
     def all_groups(self) -> list[AnyGroup]:
-        return [group for coordinator in self._coordinators.values() for group in coordinator.groups()]
+        return [group for coordinator in self._made() for group in coordinator.groups()]
+
+    def groups_of(self, kind: GroupKind) -> Sequence[AnyGroup]:
+        coordinator = self._coordinators[kind]
+        return () if coordinator is None else coordinator.groups()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from stratalog.broker.coordinator_log import Contents
-from stratalog.broker.groups.consumer import GroupChange, decode_change
+from stratalog.broker.groups import consumer, share, streams
 from stratalog.broker.groups.offsets import CommittedOffset
 from stratalog.broker.groups.records import (
     GroupKey,
@@ -17,10 +17,13 @@ from stratalog.broker.groups.records import (
     decode_key,
     decode_offset_value,
 )
-from stratalog.broker.groups.share import ShareGroupChange, decode_share_change
-from stratalog.broker.groups.streams import StreamsGroupChange, decode_streams_change
 from stratalog.broker.groups.values import GroupMetadata
 from stratalog.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from stratalog.broker.groups.consumer import GroupChange
+    from stratalog.broker.groups.share import ShareGroupChange
+    from stratalog.broker.groups.streams import StreamsGroupChange
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +54,6 @@ class StoredChange:
 
 
 Stored: TypeAlias = StoredCommit | StoredGroup | StoredChange
-_DECODERS = (decode_change, decode_streams_change, decode_share_change)
 
 
 def decode_stored(contents: Contents) -> Iterator[Stored]:
@@ -78,7 +80,8 @@ def _decode_record(key_bytes: bytes, offset: int, value: bytes, producer_id: int
         elif isinstance(key, GroupKey):
             yield StoredGroup(key, decode_group_value(value))
         else:
-            for decode in _DECODERS:
+            # Loaded by the first record of a newer type of groups.
+            for decode in (consumer.decode_change, streams.decode_streams_change, share.decode_share_change):
                 found = decode(key_bytes, value)
                 if found is not None:
                     yield StoredChange(GroupKey(found[0]), found[1])

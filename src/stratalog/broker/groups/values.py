@@ -18,6 +18,15 @@ NO_GENERATION = -1
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
+class GroupKind(Enum):
+    """The types of groups, by the `type_name` of theirs."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    STREAMS = "streams"
+    SHARE = "share"
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """One instant on two clocks: the wall (ms since the epoch, for records) and a monotonic one (ms, for timers)."""
