@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.broker.cluster.coordinator_world import GROUPS, IDS, CoordinatorWorld
 
+from stratalog.broker.apis.k24_add_partitions_to_txn import add_partitions_to_txn
 from stratalog.broker.coordinator_log import partition_for
 from stratalog.broker.groups import TopicPartition
 from stratalog.broker.groups.values import JoinRequest, Protocol
@@ -407,5 +408,49 @@ def test_an_outcome_that_was_not_replicated_was_never_decided(tmp_path: Path) ->
         await world.turns(100)
         assert state(world, 2) is TransactionState.ONGOING
         assert all(world.nodes[1].partitions[each].log.log_end_offset == 0 for each in ORDERS)
+
+    play(tmp_path, work)
+
+
+def test_transactions_of_one_request_wait_for_their_replicas_together(tmp_path: Path) -> None:
+    """A broker sends what many producers begin in one request: one after another would take as many round trips."""
+    names = ["a", "b", "c"]
+
+    def made(*_: str, **fields: Any) -> Any:
+        return SimpleNamespace(**fields)
+
+    async def beside(function: Callable[..., Any], *arguments: object) -> Any:
+        return function(*arguments)
+
+    async def work(world: CoordinatorWorld) -> None:
+        transactions = world.nodes[1].transactions
+        producers = [transactions.init_producer_id(name, 10_000, None) for name in names]
+        await world.settle()
+        asked = [
+            made(
+                transactional_id=name,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                verify_only=False,
+                topics=[made(name="orders", partitions=[0, 1])],
+            )
+            for name, producer in zip(names, producers, strict=True)
+        ]
+        broker = made(transactions=transactions, has_partition=lambda *_: True)
+        ctx: Any = made(version=5, broker=broker, beside=beside, make=made, respond=made)
+        answer = asyncio.ensure_future(add_partitions_to_txn(ctx, made(transactions=asked)))
+        await world.turns()
+        assert {transactions.describe(name).state for name in names} == {TransactionState.ONGOING}
+        assert not answer.done(), "no replica has any of them"
+        await world.settle()
+        results = (await answer).results_by_transaction
+        assert [each.transactional_id for each in results] == names
+        codes = [
+            partition.partition_error_code
+            for each in results
+            for topic in each.topic_results
+            for partition in topic.results_by_partition
+        ]
+        assert codes == [0] * 6
 
     play(tmp_path, work)

@@ -7,6 +7,7 @@ id are added or none: if one does not exist, the others get OPERATION_NOT_ATTEMP
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,22 +29,12 @@ _BROKERS_FROM = 4
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5))
 async def add_partitions_to_txn(ctx: RequestContext, request: Any) -> Any:
     if ctx.version >= _BROKERS_FROM:
+        answers = [_added(ctx, asked) for asked in request.transactions]
+        if ctx.broker.transactions.peers is None:
+            return ctx.respond(results_by_transaction=[await answer for answer in answers])
         return ctx.respond(
-            results_by_transaction=[
-                ctx.make(
-                    "AddPartitionsToTxnResult",
-                    transactional_id=asked.transactional_id,
-                    topic_results=await _add(
-                        ctx,
-                        asked.transactional_id,
-                        ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
-                        asked.topics,
-                        verify_only=asked.verify_only,
-                    ),
-                )
-                for asked in request.transactions
-            ]
-        )
+            results_by_transaction=await asyncio.gather(*answers)
+        )  # wait for their replicas concurrently
     return ctx.respond(
         results_by_topic_v3_and_below=await _add(
             ctx,
@@ -53,6 +44,12 @@ async def add_partitions_to_txn(ctx: RequestContext, request: Any) -> Any:
             verify_only=False,
         )
     )
+
+
+async def _added(ctx: RequestContext, asked: Any) -> Any:
+    producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
+    topics = await _add(ctx, asked.transactional_id, producer, asked.topics, verify_only=asked.verify_only)
+    return ctx.make("AddPartitionsToTxnResult", transactional_id=asked.transactional_id, topic_results=topics)
 
 
 async def _add(
