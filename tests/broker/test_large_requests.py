@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker.access import AccessControl
+from stratalog.broker.large_requests import LargeRequests
 from stratalog.broker.loop_turns import ELEMENTS_A_TURN, SharedTurns
+from stratalog.broker.produce import LargeBatchChecks
 from stratalog.broker.server import RequestContext, message_calls
 from stratalog.broker.server.server import Broker
 from stratalog.config import STANDARD_AUTHORIZER
@@ -165,9 +169,9 @@ def test_others_have_their_turn_within_a_large_request(
     writers: list[str] = []
     wait = SharedTurns.next
 
-    async def noted_turn(given: SharedTurns) -> None:
+    async def noted_turn(given: SharedTurns, order: int | None = None) -> int:
         turns.append(given)
-        await wait(given)
+        return await wait(given, order)
 
     def noted(*arguments: Any) -> bytes:
         writers.append(threading.current_thread().name)
@@ -205,6 +209,59 @@ def test_a_large_request_is_worked_on_beside_the_loop(
         client.call(key, version, **values)
     assert len(makers) >= COUNT
     assert {name.rsplit("_", 1)[0] for name in makers} == {"stratalog-worker"}
+
+
+def test_large_requests_wait_unread_until_others_are_answered() -> None:
+    begun: list[str] = []
+
+    def start(name: str) -> Callable[[], bool]:
+        return lambda: begun.append(name) is None and name != "gone"
+
+    large = LargeRequests(at_once_bytes=100)
+    large.begin(500, start("larger than all"))
+    large.begin(60, start("a"))
+    large.begin(30, start("gone"))
+    large.begin(40, start("b"))
+    large.begin(10, start("c"))
+    assert begun == ["larger than all"]
+    large.end(500)
+    assert begun[1:] == ["a", "gone", "b"]
+    large.end(60)
+    assert begun[4:] == ["c"]
+    large.end(40)
+    large.end(10)
+    large.begin(500, start("the next"))
+    assert begun[5:] == ["the next"]
+
+
+def test_requests_of_many_clients_are_all_answered(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker.services.large_requests, "_at_once_bytes", 50_000)
+    names = [f"{name}-{'x' * 40}" for name in NAMES]
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Wire(broker.bootstrap_servers)) for _ in range(8)]
+        leaving = [stack.enter_context(Wire(broker.bootstrap_servers)) for _ in range(4)]
+        for client in (*leaving, *clients):
+            client.send(ApiKey.DESCRIBE_GROUPS, 5, groups=names)
+        for client in leaving:
+            client.close()
+        for client in clients:
+            assert len(client.receive(ApiKey.DESCRIBE_GROUPS, 5).groups) == COUNT
+    wait_until(lambda: not broker.services.large_requests._begun_bytes, "the last one has ended")
+    assert broker.services.large_batches.has_room(1 << 40)
+
+
+def test_without_memory_for_copies_a_request_is_answered_in_one_piece(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_turns: SharedTurns, _order: int | None = None) -> int:
+        raise AssertionError("others had their turn")
+
+    names = [f"{name}-{'x' * 40}" for name in NAMES]
+    with Wire(broker.bootstrap_servers) as client:
+        expected = client.call(ApiKey.DESCRIBE_GROUPS, 5, groups=names)
+        monkeypatch.setattr(SharedTurns, "next", never)
+        monkeypatch.setattr(LargeBatchChecks, "has_room", lambda _checks, _size: False)
+        assert client.call(ApiKey.DESCRIBE_GROUPS, 5, groups=names) == expected
 
 
 def test_access_is_checked_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,12 +305,13 @@ def test_few_elements_take_no_turn(broker: Broker) -> None:
     assert ended.value.value == list(few)
 
 
-def test_large_requests_continue_one_after_another() -> None:
+def test_the_oldest_large_request_continues_first() -> None:
     done: list[str] = []
 
     async def work(name: str, turns: SharedTurns) -> None:
+        order: int | None = None
         for number in range(3):
-            await turns.next()
+            order = await turns.next(order)
             done.append(f"{name}{number}")
 
     async def all_of_them() -> list[int]:
@@ -271,7 +329,7 @@ def test_large_requests_continue_one_after_another() -> None:
 
     counts = asyncio.run(all_of_them())
     assert max(counts) == 1
-    assert done == ["a0", "b0", "c0", "a1", "b1", "c1", "a2", "b2", "c2"]
+    assert done == [f"{name}{number}" for name in "abc" for number in range(3)]
 
 
 def test_a_client_that_leaves_while_its_answer_is_written_hurts_no_one(broker: Broker) -> None:

@@ -10,9 +10,11 @@ A request may name hundreds of thousands of groups or partitions, each of which 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from heapq import heappop, heappush
 from typing import Final, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -31,25 +33,34 @@ def pieces_of(elements: Sequence[_T]) -> Iterator[Sequence[_T]]:
 
 
 class SharedTurns:
-    """Lets large requests continue one after another: a piece of one of them in each turn of the loop.
+    """Gives large requests turns to continue: a piece of one of them in each turn of the loop, the oldest first.
 
-    Belongs to the loop's thread.
+    If all advanced alike, the answers to all of them would be in memory half done. Belongs to the loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._orders = itertools.count()
+        #: By the place of the request, then in the order of the calls.
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
 
-    async def next(self) -> None:
-        """Wait until other clients had their turn, and large requests that waited before."""
+    async def next(self, order: int | None = None) -> int:
+        """Wait until other clients, and older requests, had their turn. Return the place for the next call.
+
+        Without a place, the request is newer than all others.
+        """
+        call = next(self._orders)
+        if order is None:
+            order = call
         turn = self._loop.create_future()
-        self._waiting.append(turn)
+        heappush(self._waiting, (order, call, turn))
         if len(self._waiting) == 1:
             self._loop.call_soon(self._give)
         await turn
+        return order
 
     def _give(self) -> None:
-        turn = self._waiting.popleft()
+        _, _, turn = heappop(self._waiting)
         if not turn.done():  # else its request was cancelled
             turn.set_result(None)
         if self._waiting:

@@ -15,6 +15,7 @@ from stratalog.broker.answered_errors import AnsweredErrors
 from stratalog.broker.encoded_topics import TopicEncodings
 from stratalog.broker.fetch import FetchSessionCache, SharedRemoteReads
 from stratalog.broker.groups import GroupCoordinator
+from stratalog.broker.large_requests import LargeRequests
 from stratalog.broker.loop_turns import SharedTurns
 from stratalog.broker.metadata import ClusterControl, ClusterMetadata, MetadataStore
 from stratalog.broker.produce import LargeBatchChecks
@@ -61,6 +62,7 @@ class BrokerServices:
     producer_ids: ProducerIds
     workers: Workers
     turns: SharedTurns
+    large_requests: LargeRequests
     large_batches: LargeBatchChecks
     purgatory: Purgatory
     remote_reads: SharedRemoteReads
@@ -196,6 +198,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         producer_ids=storage.producer_ids,
         workers=workers,
         turns=SharedTurns(loop),
+        large_requests=LargeRequests(),
         large_batches=LargeBatchChecks(loop),
         purgatory=purgatory,
         remote_reads=remote_reads,

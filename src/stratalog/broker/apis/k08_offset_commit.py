@@ -7,7 +7,6 @@ client may commit to a group without members, with generation -1 and no member i
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections import Counter
 from collections.abc import Container
@@ -34,8 +33,8 @@ from stratalog.errors import (
 _GROUP_NOT_FOUND_FROM = 9
 _TOPIC_IDS_FROM = 10
 _FLEXIBLE_FROM = 8
-#: Partitions to process before the loop gets its turn.
-_PIECE = 500
+#: How many usual elements of a request an append to the log is worth.
+_STORE_WEIGHT = 20
 #: A partition of the response: its index, the error code.
 _PARTITION = struct.Struct(">ih")
 
@@ -47,16 +46,11 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
     commits = RequestedCommits()
     now_ms = ctx.broker.clock.now_ms()
     expiry = _expiry(request, now_ms)
-    looked_at = 0
-    for at, requested in enumerate(request.topics):
-        looked_at += len(requested.partitions)
-        if looked_at > _PIECE:
-            looked_at = 0
-            await asyncio.sleep(0)  # others have their turn
+    async for at, requested in ctx.in_turns(enumerate(request.topics)):
         topic, error_code = requested_topic(ctx.broker, requested, by_id=ctx.version >= _TOPIC_IDS_FROM)
         if topic is None:
             unknown.add(at)
-        for number, partition in enumerate(requested.partitions):
+        async for number, partition in ctx.in_turns(enumerate(requested.partitions)):
             position = PartPosition(at, number)
             if topic is None:
                 codes[position] = error_code
@@ -77,9 +71,7 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
                 )
     as_asked = not codes and not unknown
     missing = GroupIdNotFoundError if ctx.version >= _GROUP_NOT_FOUND_FROM else IllegalGenerationError
-    for number, turn in enumerate(commits.turns):
-        if number:
-            await asyncio.sleep(0)
+    async for number, turn in ctx.in_turns(enumerate(commits.turns), weight=_STORE_WEIGHT):
         try:
             stored = await ctx.broker.groups.commit(
                 request.group_id,
@@ -95,7 +87,7 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
             if as_asked:
                 unknown.update(range(len(request.topics)))  # an error of the group applies to the whole request
         codes.update(commits.placed(number, stored))
-    return _response(ctx, request, codes, as_asked=as_asked, kept=unknown)
+    return await ctx.beside(_response, ctx, request, codes, unknown, as_asked)
 
 
 def _expiry(request: Any, now_ms: int) -> int | None:
@@ -105,7 +97,7 @@ def _expiry(request: Any, now_ms: int) -> int | None:
 
 
 def _response(
-    ctx: RequestContext, request: Any, codes: dict[PartPosition, int], *, as_asked: bool, kept: Container[int]
+    ctx: RequestContext, request: Any, codes: dict[PartPosition, int], kept: Container[int], as_asked: bool
 ) -> Any:
     partition_end = b"\0" if ctx.version >= _FLEXIBLE_FROM else b""  # no tagged fields
     by_id = ctx.version >= _TOPIC_IDS_FROM

@@ -8,7 +8,6 @@ with the transaction's commit.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from stratalog.engine import Partition
 
 _TOPIC_IDS_FROM = 6
+#: How many usual elements of a request an append to the log is worth.
+_STORE_WEIGHT = 20
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 6))
@@ -69,9 +70,7 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
                     ),
                 )
     as_asked = not codes and not unknown
-    for number, turn in enumerate(commits.turns):
-        if number:
-            await asyncio.sleep(0)
+    async for number, turn in ctx.in_turns(enumerate(commits.turns), weight=_STORE_WEIGHT):
         codes.update(commits.placed(number, await _store(ctx, request, turn)))
     return await ctx.beside(_answers, ctx, request, codes, unknown, as_asked)
 

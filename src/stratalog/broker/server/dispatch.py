@@ -196,12 +196,14 @@ class RequestContext:
     __slots__ = (
         "_by_bytes",
         "_elements",
+        "_order",
         "_permit",
         "_worked_s",
         "begun_s",
         "broker",
         "client_id",
         "correlation_id",
+        "in_one_piece",
         "is_large",
         "key",
         "peer",
@@ -227,8 +229,11 @@ class RequestContext:
         self.peer = Peer(broker.listener) if peer is None else peer
         #: Whether the request may have so many elements that it must not be worked on in one piece.
         self.is_large = False
-        #: Elements processed since others had their turn.
+        #: Whether it is worked on without turns of others: there is no memory for several large requests.
+        self.in_one_piece = False
+        #: Elements processed since others had their turn, and the request's place in the order of those that wait.
         self._elements = 0
+        self._order: int | None = None
         self._permit: MutationPermit | None = None
         #: When the work on it started; None while no client has a request quota.
         self.begun_s: float | None = None
@@ -297,9 +302,9 @@ class RequestContext:
         for element in elements:
             yield element
             self._elements += weight
-            if self._elements >= ELEMENTS_A_TURN:
+            if self._elements >= ELEMENTS_A_TURN and not self.in_one_piece:
                 self._elements = 0
-                await self.broker.turns.next()
+                self._order = await self.broker.turns.next(self._order)
 
     async def beside(self, function: Callable[..., _T], *arguments: object) -> _T:
         """Return what a function makes of the request: on a worker thread if the request is large.

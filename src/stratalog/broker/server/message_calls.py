@@ -47,33 +47,79 @@ def is_read_beside(calls: Calls, frame: memoryview) -> bool:
 
 
 def prepare_message(calls: Calls, api: Api, version: int, correlation_id: int, frame: memoryview) -> None:
-    """Import the code of an API's first message and read the message on a worker thread, then answer it."""
-    copies = calls.broker.large_batches
+    """Import the code of an API's first message and read the message on a worker thread, then answer it.
 
-    def go_on(read: asyncio.Future[Any]) -> None:
-        copies.hold(-len(frame))
+    A large one waits unread until others have been answered.
+    """
+    calls.is_waiting = calls.is_reading = True
+    message = _Unread(calls, api, version, correlation_id, frame)
+    calls.broker.large_batches.hold(message.size)
+    if message.is_large:
+        calls.broker.large_requests.begin(message.size, message.start)
+    else:
+        message.start()
+
+
+class _Unread:
+    """A message that is read on a worker thread."""
+
+    __slots__ = ("_api", "_calls", "_correlation_id", "_frame", "_version", "size")
+
+    def __init__(self, calls: Calls, api: Api, version: int, correlation_id: int, frame: memoryview) -> None:
+        self._calls = calls
+        self._api = api
+        self._version = version
+        self._correlation_id = correlation_id
+        self._frame = frame
+        self.size = len(frame)
+
+    @property
+    def is_large(self) -> bool:
+        return self.size > _READ_BESIDE_BYTES
+
+    def start(self) -> bool:
+        """Begin to read; return False if the client has gone."""
+        if self._calls.line.closed:
+            self._calls.broker.large_batches.hold(-self.size)
+            return False
+        workers = self._calls.broker.workers
+        workers.submit(_prepared_and_read, self._api.key, self._version, self._frame).add_done_callback(self._go_on)
+        return True
+
+    def _go_on(self, read: asyncio.Future[Any]) -> None:
+        task = self._answer(read)
+        if task is None or self._api.waits:  # its wait is for other clients
+            self._end()
+        else:
+            task.add_done_callback(self._end)
+
+    def _end(self, _: object = None) -> None:
+        self._calls.broker.large_batches.hold(-self.size)
+        if self.is_large:
+            self._calls.broker.large_requests.end(self.size)
+
+    def _answer(self, read: asyncio.Future[Any]) -> asyncio.Task[None] | None:
+        """Answer the message; return the task of an answer that takes longer."""
+        calls, key, version = self._calls, self._api.key, self._version
         calls.is_reading = False
         error = None if read.cancelled() else read.exception()
         if calls.line.closed or read.cancelled():
-            return
+            return None
         if isinstance(error, UNREADABLE):
-            calls.reject(f"{api.key.message} v{version} request cannot be read: {error}")
-            return
+            calls.reject(f"{key.message} v{version} request cannot be read: {error}")
+            return None
         if error is not None:
-            calls.reject(f"{api.key.message} v{version} cannot be loaded: {error}")
-            return
+            calls.reject(f"{key.message} v{version} cannot be loaded: {error}")
+            return None
         calls.is_waiting = calls.is_muted
         try:
-            answer_message(calls, api, version, correlation_id, frame, request=read.result())
+            task = answer_message(calls, self._api, version, self._correlation_id, self._frame, request=read.result())
         except Exception:  # noqa: BLE001
-            calls.fail(f"{api.key.message} v{version}")
-            return
+            calls.fail(f"{key.message} v{version}")
+            return None
         if not calls.is_waiting or calls.is_muted:
             calls.respond(())
-
-    calls.is_waiting = calls.is_reading = True
-    copies.hold(len(frame))
-    calls.broker.workers.submit(_prepared_and_read, api.key, version, frame).add_done_callback(go_on)
+        return task
 
 
 def answer_message(
@@ -85,8 +131,11 @@ def answer_message(
     *,
     refusal: Exception | None = None,
     request: Any = None,
-) -> None:
-    """Answer a message. `request` was read on a worker thread; `refusal` is answered without reading the message."""
+) -> asyncio.Task[None] | None:
+    """Answer a message; return the task of an answer that takes longer.
+
+    `request` was read on a worker thread; `refusal` is answered without reading the message.
+    """
     key = api.key
     client_id, position = read_client_id(frame)
     ctx = RequestContext(
@@ -97,10 +146,12 @@ def answer_message(
         client_id=client_id,
         peer=calls.peer,
     )
-    ctx.is_large = len(frame) > _LARGE_BYTES
+    # Where there is no memory for copies of large requests, one is answered before the next is read.
+    ctx.in_one_piece = request is None and len(frame) > _READ_BESIDE_BYTES
+    ctx.is_large = len(frame) > _LARGE_BYTES and not ctx.in_one_piece
     if refusal is not None:
         _answer(calls, ctx, answer_error(api, ctx, None, refusal))
-        return
+        return None
     if request is None:
         request = _read(key, version, frame, position)
     assert api.handler is not None
@@ -116,22 +167,29 @@ def answer_message(
             except StopIteration as stop:
                 response = stop.value
             else:
-                _go_on_as_task(calls, api, ctx, request, coroutine, awaited)
-                return
+                return _go_on_as_task(calls, api, ctx, request, coroutine, awaited)
     except Exception as error:  # noqa: BLE001
         if ctx.is_large:
-            calls.is_waiting = True
-            calls.finish_later(calls.host.loop.create_task(_send_large_failure(calls, api, ctx, request, error)))
-        else:
-            _send_failure(calls, api, ctx, answer_error(api, ctx, request, error), error)
-        return
+            return _finish_later(calls, _send_large_failure(calls, api, ctx, request, error))
+        _send_failure(calls, api, ctx, answer_error(api, ctx, request, error), error)
+        return None
     if response is None:
-        return
-    if has_many(response):
-        calls.is_waiting = True
-        calls.finish_later(calls.host.loop.create_task(_send_large(calls, ctx, response)))
-    else:
-        _answer(calls, ctx, response)
+        return None
+    if _is_written_beside(ctx, response):
+        return _finish_later(calls, _send_large(calls, ctx, response))
+    _answer(calls, ctx, response)
+    return None
+
+
+def _finish_later(calls: Calls, rest: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    calls.is_waiting = True
+    task = calls.host.loop.create_task(rest)
+    calls.finish_later(task)
+    return task
+
+
+def _is_written_beside(ctx: RequestContext, response: Any) -> bool:
+    return has_many(response) and not ctx.in_one_piece
 
 
 async def _send_large(calls: Calls, ctx: RequestContext, response: Any) -> None:
@@ -157,7 +215,7 @@ def _written_and_counted(ctx: RequestContext, response: Any) -> tuple[bytes, Map
 
 def _go_on_as_task(
     calls: Calls, api: Api, ctx: RequestContext, request: Any, coroutine: Coroutine[Any, Any, Any], awaited: Any
-) -> None:
+) -> asyncio.Task[None]:
     calls.is_waiting = True
     if api.waits:
         ctx.end_work()  # the wait is not the request's own work
@@ -166,6 +224,7 @@ def _go_on_as_task(
         calls.defer(task)
     else:
         calls.finish_later(task)
+    return task
 
 
 async def _finish(
@@ -189,7 +248,7 @@ async def _finish(
 
 
 async def _write(calls: Calls, ctx: RequestContext, response: Any) -> None:
-    if has_many(response):
+    if _is_written_beside(ctx, response):
         await _write_large(calls, ctx, response)
     else:
         _answer(calls, ctx, response)
@@ -216,7 +275,7 @@ async def _write_failure(calls: Calls, api: Api, ctx: RequestContext, request: A
         return
     if calls.line.closed:
         return
-    if response is None or not has_many(response):
+    if response is None or not _is_written_beside(ctx, response):
         _send_failure(calls, api, ctx, response, error)
     else:
         await _write_large(calls, ctx, response)
