@@ -105,6 +105,32 @@ def test_a_setting_of_the_broker_that_does_not_fit_is_refused_and_not_stored(
     assert broker.services.config is before
 
 
+@pytest.mark.parametrize(
+    ("level", "changes", "said"),
+    [
+        ("", {"log.cleaner.dedupe.buffer.size": "1"}, "offset map is too small"),
+        ("1", {"max.connection.creation.rate": "0"}, "no client could connect any more"),
+        ("1", {"listener.name.plaintext.max.connection.creation.rate": "0"}, "no client could connect any more"),
+        ("1", {"max.connections.per.ip": "0"}, "only if max.connections.per.ip.overrides is set"),
+        ("", {"listener.name.plaintext.max.connections.per.ip": "3"}, "at default cluster level"),
+    ],
+)
+def test_what_kafka_refuses_of_a_broker_has_its_error_code(
+    broker: Broker, wire: Wire, level: str, changes: dict[str, str], said: str
+) -> None:
+    """As Kafka 4.4.0 answers each of them."""
+    refused = alter(wire, BROKER, level, *((name, SET, value) for name, value in changes.items()))
+    assert refused.error_code == INVALID_REQUEST
+    assert said in refused.error_message
+
+
+def test_no_connection_of_an_address_is_allowed_beside_exceptions(broker: Broker, wire: Wire) -> None:
+    changes = (("max.connections.per.ip", SET, "0"), ("max.connections.per.ip.overrides", SET, "127.0.0.1:50"))
+    assert alter(wire, BROKER, "1", *changes, validate_only=True).error_code == 0
+    for_all = ("listener.name.plaintext.max.connections", SET, "50")
+    assert alter(wire, BROKER, "", for_all, validate_only=True).error_code == 0
+
+
 def test_a_setting_for_all_that_the_brokers_own_hides_is_no_change_of_it(broker: Broker, wire: Wire) -> None:
     for_all = ("num.io.threads", SET, "1000")
     assert "not be greater than double" in alter(wire, BROKER, "", for_all).error_message

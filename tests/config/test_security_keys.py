@@ -122,6 +122,7 @@ def test_a_key_store_with_another_password(stores: Mapping[str, str], password: 
         ({"listener.name.outer.ssl.enabled.protocols": "SSLv3"}, "listener.name.outer.ssl.enabled.protocols=SSLv3"),
         ({"listener.name.outer.ssl.keystore.location": "/x"}, "listener.name.outer.ssl.keystore.location=/x"),
         ({"max.connections": "-1"}, "max.connections"),
+        ({"max.connections.per.ip": "0"}, "max.connections.per.ip"),
         ({"max.connections.per.ip.overrides": "127.0.0.1:many"}, "max.connections.per.ip.overrides"),
         ({"listener.name.outer.max.connections": "1.5"}, "listener.name.outer.max.connections"),
         ({"listener.name.outer.max.connection.creation.rate": ""}, "listener.name.outer.max.connection.creation.rate"),

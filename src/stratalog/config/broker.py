@@ -18,6 +18,7 @@ from stratalog.config.segment_size import check_segment_bytes
 from stratalog.config.topic import TOPIC_KEYS
 
 _HOUR_MS = 60 * 60 * 1000
+_PER_ADDRESS = "max.connections.per.ip"
 
 #: Coarser spellings of a time that yield to the one in milliseconds.
 _COARSER = {
@@ -101,6 +102,7 @@ class BrokerConfig(Mapping[str, Any]):
                 self._derive(key)
         check_group_limits(self._values)
         self._check_request_memory()
+        self._check_connections()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str | None]) -> BrokerConfig:
@@ -124,6 +126,10 @@ class BrokerConfig(Mapping[str, Any]):
             raise invalid(
                 "queued.max.request.bytes", held_max, f"must be at least socket.request.max.bytes, which is {size_max}"
             )
+
+    def _check_connections(self) -> None:
+        if self._values[_PER_ADDRESS] == 0 and not self._values[f"{_PER_ADDRESS}.overrides"]:
+            raise invalid(_PER_ADDRESS, 0, f"it can be 0 only if {_PER_ADDRESS}.overrides is set")
 
     def _take_prefixed(self) -> None:
         """Count keys of the topic-based metadata manager under the metadata plugin's prefix too, as Kafka does."""

@@ -41,6 +41,10 @@ _POOLS = (
 #: Those that have no effect here, with their defaults.
 _POOLS_OF_KAFKA = {"background.threads": 10, "num.io.threads": 8, "num.network.threads": 3}
 
+_CREATION_RATE = "max.connection.creation.rate"
+#: Keys of a listener that all brokers may share.
+_OF_LISTENERS_FOR_ALL = (_CREATION_RATE, "max.connections", "num.network.threads")
+
 
 class Operation(IntEnum):
     """The operation on a key; the numbers are those of IncrementalAlterConfigs."""
@@ -185,14 +189,14 @@ def _is_fixed(name: str) -> bool:
 
 
 def _check_security_configs(configs: Mapping[str, str], *, for_all: bool) -> None:
-    """Raise InvalidRequestError, with Kafka's message, for TLS keys that are not of one listener of one broker."""
+    """Raise InvalidRequestError, with Kafka's message, for keys that must be of one listener, or of one broker."""
     bare = sorted(name for name in configs if name in DYNAMIC_TLS_KEYS)
     if bare:
         raise InvalidRequestError(
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
             f"[{', '.join(bare)}]"
         )
-    named = sorted(name for name in configs if key_of_listener(name) in DYNAMIC_TLS_KEYS)
+    named = sorted(name for name in configs if key_of_listener(name) not in (name, *_OF_LISTENERS_FOR_ALL))
     if named and for_all:
         raise InvalidRequestError(
             f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(named)}]"
@@ -224,7 +228,11 @@ def check_broker_configs(
         for name, raw in configs.items():
             if name not in BROKER_KEYS and (key := broker_key(name)) is not None:
                 key.parse(raw)
-        static.with_overrides(dict(configs))  # also values that others hide must be valid
+        # Also values that others hide must be valid.
+        CleanerConfig.of(static.with_overrides(dict(configs)))
+        for name, raw in configs.items():
+            if key_of_listener(name) == _CREATION_RATE and int(raw) == 0:
+                raise invalid(name, raw, "no client could connect any more")
         for name in _POOLS_OF_KAFKA:
             if (size := int(configs.get(name) or 1)) < 1:
                 raise invalid(name, size, "Value must be at least 1")
