@@ -1,7 +1,6 @@
 """The two clusters that are compared, behind one face: a controller of Kafka's and three brokers on loopback.
 
-Both have the same controller, with the same settings, and the same settings of brokers; ours have the key more that
-lets them join.
+Both have the same controller, with the same settings, and the same settings of brokers.
 """
 
 from __future__ import annotations
@@ -53,16 +52,10 @@ class Node(ABC):
         format_dir(directory / "data", cluster_id=cluster.cluster_id, node_id=number)
         settings = {**cluster.broker_properties(number, self.address[1], directory / "data"), **_SETTINGS}
         self._file = directory / "server.properties"
-        self._write({**settings, **self._more()})
+        self._file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
 
     @abstractmethod
     def _command(self) -> Sequence[str]: ...
-
-    def _more(self) -> Mapping[str, str]:
-        return {}
-
-    def _write(self, settings: Mapping[str, str]) -> None:
-        self._file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
 
     @property
     def pid(self) -> int:
@@ -118,9 +111,6 @@ class Node(ABC):
 
 class StratalogNode(Node):
     """`stratalog serve` as a user starts it in a cluster."""
-
-    def _more(self) -> Mapping[str, str]:
-        return {"stratalog.cluster.preview": "true"}
 
     def _command(self) -> Sequence[str]:
         return [sys.executable, "-m", "stratalog", "serve", "--web=off", "--config", str(self._file)]

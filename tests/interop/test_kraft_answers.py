@@ -192,7 +192,7 @@ def ours(cluster: KraftCluster, member: ClusterMember, tmp_path_factory: pytest.
     """A connection to a broker of ours in the cluster, once it has the metadata that `member` has."""
     data_dir, port = tmp_path_factory.mktemp("serving") / "data", low_port()
     format_dir(data_dir, cluster_id=cluster.cluster_id, node_id=SERVING)
-    config = {**cluster.broker_properties(SERVING, port, data_dir), "stratalog.cluster.preview": "true"}
+    config = cluster.broker_properties(SERVING, port, data_dir)
     with Broker(data_dir=data_dir, config=config) as broker:
         wait_until(lambda: broker.services.metadata.topic("both"), "the topics are known")
         client = Client("127.0.0.1", port, ConnectionOptions.of({"kafka.bootstrap.servers": f"127.0.0.1:{port}"}))

@@ -37,8 +37,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Cli
     with KraftCluster(tmp_path_factory.mktemp("kraft")) as cluster:
         cluster.start_broker(KAFKAS)
         format_dir(data_dir, cluster_id=cluster.cluster_id, node_id=OURS)
-        config = {**cluster.broker_properties(OURS, port, data_dir), "stratalog.cluster.preview": "true"}
-        config |= BROKER_CONFIG
+        config = {**cluster.broker_properties(OURS, port, data_dir), **BROKER_CONFIG}
         with Broker(data_dir=data_dir, config=config) as broker:
             options = ConnectionOptions.of({"kafka.bootstrap.servers": f"127.0.0.1:{port}"})
             with (

@@ -44,7 +44,6 @@ class TwoDirectories:
             format_dir(each, cluster_id=cluster.cluster_id, node_id=OURS)
         port = low_port()
         properties = cluster.broker_properties(OURS, port, self.home) | {
-            "stratalog.cluster.preview": "true",
             "log.dirs": ",".join(map(str, self.dirs)),
         }
         (self.home / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

@@ -43,7 +43,7 @@ class OurMember:
         self.port = low_port()
         self.place = cluster.place(node)
         properties = cluster.broker_properties(node, self.port, self.data_dir)
-        properties |= {"stratalog.cluster.preview": "true", **config}
+        properties |= config
         self.config = self.directory / "server.properties"
         self.config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         self.start()

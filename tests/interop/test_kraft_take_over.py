@@ -37,11 +37,10 @@ def wait_until(condition: Any, what: str) -> None:
 
 
 class OurBroker:
-    """`stratalog serve` with the settings file of a JVM broker, and one key more."""
+    """`stratalog serve` with the settings file of a JVM broker."""
 
     def __init__(self, jvm: KafkaProcess) -> None:
         command = [sys.executable, "-m", "stratalog", "serve", "--config", str(jvm.config)]
-        command += ["--set", "stratalog.cluster.preview=true"]
         log_path = jvm.directory / "ours.log"
         with log_path.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -125,7 +125,6 @@ def console(tmp_path_factory: pytest.TempPathFactory, there: Broker) -> Iterator
         add_topics(quorum, data_dir, int(there.bootstrap_servers.rpartition(":")[2]))
         config = {
             "process.roles": "broker",
-            "stratalog.cluster.preview": "true",
             "node.id": str(HERE),
             "controller.quorum.bootstrap.servers": quorum.address,
             "controller.listener.names": "CONTROLLER",

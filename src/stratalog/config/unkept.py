@@ -69,7 +69,6 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
 _OF_A_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
 _QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 _ROLES = "process.roles"
-_PREVIEW = "stratalog.cluster.preview"
 
 
 def refuse_unkept(
@@ -114,8 +113,8 @@ def asks_for(name: str, value: str | None, properties: Mapping[str, str | None])
 
 
 def joins_cluster(properties: Mapping[str, str | None]) -> bool:
-    """Return whether they are the settings of a broker of a cluster, with the preview switched on."""
-    return _roles(properties) == {"broker"} and (properties.get(_PREVIEW) or "").strip().lower() == "true"
+    """Return whether they are the settings of a broker of a cluster."""
+    return _roles(properties) == {"broker"}
 
 
 def _roles(properties: Mapping[str, str | None]) -> set[str]:
@@ -153,10 +152,8 @@ def _refuse_quorum(properties: Mapping[str, str | None], source: Callable[[str],
         return
     for key in _QUORUM:
         members = [member for member in (properties.get(key) or "").split(",") if member.strip()]
-        elsewhere = members and roles and "controller" not in roles
-        if len(members) > 1 or elsewhere:
+        if len(members) > 1:
             raise UsageError(
-                f"{source(key)}: {key} asks to join a cluster, which this broker does not support yet "
-                f"({_PREVIEW}=true joins one, as a preview); to serve its directories alone, remove the key, or "
-                f"override it with --set {key}="
+                f"{source(key)}: {key} names several controllers, which a broker by itself has not; to join their "
+                f"cluster, set {_ROLES}=broker, to serve without them, override the key with --set {key}="
             )

@@ -29,7 +29,6 @@ OTHER_ID = "QlVyk3RvQ9-abcdefghijA"
 def properties(data_dir: Path, **changes: str | None) -> dict[str, str]:
     values: dict[str, str | None] = {
         "process.roles": "broker",
-        "stratalog.cluster.preview": "true",
         "node.id": "7",
         "controller.quorum.bootstrap.servers": "c1:9093,c2:9094",
         "controller.listener.names": "CONTROLLER",
@@ -185,10 +184,12 @@ def test_a_shared_store_and_large_segments_are_settings_of_a_cluster(tmp_path: P
     assert (plain.is_tiering, plain.large_segments) == (False, False)
 
 
-def test_without_the_preview_a_cluster_is_not_joined(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="asks to join a cluster, which this broker does not support yet"):
-        refuse_unkept(properties(tmp_path, **{"stratalog.cluster.preview": None}))
-    refuse_unkept(properties(tmp_path))
+def test_several_controllers_are_for_a_broker_of_their_cluster(tmp_path: Path) -> None:
+    voters = {"controller.quorum.voters": "1@a:9093,2@b:9093"}
+    refuse_unkept(properties(tmp_path, **voters))
+    for roles in (None, "broker,controller"):
+        with pytest.raises(UsageError, match=r"names several controllers.* set process.roles=broker"):
+            refuse_unkept(properties(tmp_path, **voters, **{"process.roles": roles}))
 
 
 def join(data_dir: Path) -> str:

@@ -57,7 +57,6 @@ SECURED = {
 def settings(quorum: ModelQuorum, data_dir: Path, **changes: str) -> dict[str, str]:
     return {
         "process.roles": "broker",
-        "stratalog.cluster.preview": "true",
         "node.id": str(NODE),
         "controller.quorum.bootstrap.servers": quorum.address,
         "controller.listener.names": "CONTROLLER",

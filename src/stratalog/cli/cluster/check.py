@@ -96,7 +96,7 @@ def _check_settings(settings: BrokerConfig, config: Path) -> list[TakeOverFindin
     """Return the first error that these settings cause at startup."""
     from stratalog.broker.cluster import ClusterSettings  # start-up cost
 
-    properties = {**settings.properties, "stratalog.cluster.preview": "true"}
+    properties = settings.properties
     roles = (properties.get("process.roles") or "").strip()
     if roles != "broker":
         what = f"process.roles={roles}: a broker that takes over must have no other role"

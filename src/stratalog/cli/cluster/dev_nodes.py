@@ -216,7 +216,6 @@ class DevNodes:
             **self._of_both(),
             **self.settings,
             "process.roles": "broker",
-            "stratalog.cluster.preview": "true",
             "node.id": str(node),
             "listeners": f"PLAINTEXT://{HOST}:{self.ports[node - 1]}",
             "log.dirs": str(self._data(f"broker-{node}")),

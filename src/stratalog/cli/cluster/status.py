@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _BROKER: Final = 4
 #: A setting that only brokers of stratalog have.
-_OWN_KEY: Final = "stratalog.cluster.preview"
+_OWN_KEY: Final = "stratalog.large.segments"
 _UNKNOWN: Final = "unknown"
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _PARTITIONS_SHOWN: Final = 20

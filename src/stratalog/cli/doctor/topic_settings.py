@@ -26,7 +26,7 @@ _BROKER: Final = 4
 _SET_ON_THE_TOPIC: Final = 1
 _TIER: Final = "remote.log.storage.system.enable"
 #: A setting that only brokers of stratalog have.
-_OWN_KEY: Final = "stratalog.cluster.preview"
+_OWN_KEY: Final = "stratalog.large.segments"
 _TOPICS_A_REQUEST: Final = 200
 #: Number of topics listed individually.
 _NAMED_MAX: Final = 20

@@ -33,15 +33,12 @@ NODE_KEYS: Final = (
     key("controller.listener.names", LIST, (),
         "Names of the controllers' listeners. They are not opened. A broker of a cluster reaches the controllers "
         "by the protocol and settings of the first."),
-    key("stratalog.cluster.preview", BOOL, False,
-        "Whether process.roles=broker joins a cluster. A preview: see how-to/join_a_cluster.md for what is left "
-        "out."),
     key("stratalog.large.segments", BOOL, False,
         "Whether this broker of a cluster accepts segments larger than 2 GiB (KIP-1333) and registers that. "
         "A topic can have such segments, sized by log.segment.bytes, if all brokers with a replica accept them."),
     key("process.roles", LIST, (),
-        "broker joins a cluster (see stratalog.cluster.preview). broker,controller is a node by itself, which is "
-        "the default."),
+        "broker joins the cluster of controller.quorum.bootstrap.servers. broker,controller is a node by itself, "
+        "which is the default."),
     key("controller.quorum.bootstrap.servers", LIST, (),
         "Addresses of the cluster's controllers, as HOST:PORT. Only with process.roles=broker."),
     key("controller.quorum.voters", LIST, (),
