@@ -55,10 +55,19 @@ USERS = [f"SCRAM-SHA-{bits}=[name=adminscram{bits},password=admin-secret-{bits}]
 #: and panics.
 SKIPPED = "^TestReaderConsumerGroup$/commit"
 
+#: These fail now and then at both brokers: the topic that their reader requests is created behind the answer, and a
+#: reader that finds it between its assignment and its watch for changes gets no partition.
+RACES = (
+    "TestConsumerGroupWithTopic",
+    "TestConsumerGroupWithGroupTopicsSingle",
+    "TestConsumerGroupWithGroupTopicsMultiple",
+)
+
 #: What fails at both brokers, and why.
 EXPLAINED: Mapping[str, str] = {
     "TestConn/test_delete_topics": "asks for metadata of the topics that it deleted, which creates them again",
     "TestReaderConsumerGroup/consumer_group_rebalance": "counts on two partitions, and its topic has three",
+    "TestRebalanceTooManyConsumers": "counts on a topic that the first request for it creates before the answer",
     "TestReaderReadCompactedMessage": "asks for segments of 200 bytes; Kafka 4 takes at least 1 MiB",
 }
 
@@ -86,6 +95,8 @@ def kafka_go_outcome(server: Server, directory: Path) -> Outcome:
         build(["go", "test", "-c", "-o", str(program), f"./{package}"], source, GOFLAGS="-p=1 -mod=mod")
         listed = run([str(program), "-test.list", "^Test"], source / package, TEST_S)
         for name in re.findall(r"^Test\w+$", listed, re.MULTILINE):
+            if name in RACES:
+                continue
             command = [
                 str(program),
                 "-test.v",

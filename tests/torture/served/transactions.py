@@ -18,8 +18,9 @@ from tests.torture.model import Violation
 from tests.torture.served.actors import STEP_S, Actor, Deadline
 from tests.torture.served.history import History, Outcome, Transaction, Where
 
-#: Errors after which the same request is sent again: loading, moved, or the last transaction is being completed.
-AGAIN = {3, 5, 6, 14, 15, 16, 51, 88}
+#: Errors after which the same request is sent again: loading, moved, or the last transaction is being completed. 19 is
+#: the answer to a Produce request, as in Kafka, while the coordinator of its transaction is loading.
+AGAIN = {3, 5, 6, 14, 15, 16, 19, 51, 88}
 
 LONG_MS = 600_000
 
