@@ -13,7 +13,8 @@ from tests.support.authority import Authority
 from stratalog.broker.server.open_listeners import check_listeners
 from stratalog.config.advice import broker_advice
 from stratalog.config.broker import BrokerConfig
-from stratalog.errors import StratalogError
+from stratalog.config.unkept import refuse_unkept
+from stratalog.errors import StratalogError, UsageError
 
 _PLAIN = "listener.name.outer.plain.sasl.jaas.config"
 _USER = 'x.PlainLoginModule required user_me="hush-hush";'
@@ -208,3 +209,27 @@ def test_settings_of_a_listener_that_there_is_not_are_named() -> None:
         "listener.name.OUTER.sasl.enabled.mechanisms, listener.name.outre.ssl.client.auth: no effect"
     )
     assert "listener.name.outer.*" in line
+
+
+def test_settings_of_the_way_to_other_nodes_are_in_use() -> None:
+    java = "org.apache.kafka.common.security.oauthbearer"
+    properties = {
+        "process.roles": "broker",
+        "stratalog.cluster.preview": "true",
+        "listeners": "NODES://h:9092",
+        "listener.security.protocol.map": "NODES:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+    }
+    for listener in ("nodes", "controller"):
+        of_mechanism = f"listener.name.{listener}.oauthbearer.sasl"
+        properties |= {
+            f"{of_mechanism}.jaas.config": "x",
+            f"{of_mechanism}.login.callback.handler.class": f"{java}.OAuthBearerLoginCallbackHandler",
+            f"{of_mechanism}.server.callback.handler.class": f"{java}.OAuthBearerValidatorCallbackHandler",
+            f"{of_mechanism}.oauthbearer.client.credentials.client.secret": "hush",
+        }
+    assert list(broker_advice(BrokerConfig(properties))) == []
+    refuse_unkept(properties)
+    properties["listener.name.nodes.oauthbearer.sasl.login.callback.handler.class"] = "com.example.Handler"
+    with pytest.raises(UsageError, match=r"nodes\.oauthbearer\.sasl\.login\.callback\.handler\.class asks for SASL"):
+        refuse_unkept(properties)

@@ -8,7 +8,7 @@ from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, BrokerConf
 from stratalog.config.broker_keys import NO_OTHERS, ONE_REPLICA
 from stratalog.config.kafka_keys import with_suggestion
 from stratalog.config.keys import ConfigKey
-from stratalog.config.listeners import LISTENERS, key_of_listener, listener_prefix, parse_listeners
+from stratalog.config.listeners import CONTROLLER_NAMES, LISTENERS, key_of_listener, listener_prefix, parse_listeners
 from stratalog.config.segment_size import SEGMENT_BYTES_MIN
 from stratalog.config.topic import TOPIC_KEYS
 from stratalog.config.unkept import joins_cluster
@@ -16,6 +16,11 @@ from stratalog.config.unkept import joins_cluster
 _TIERING = "remote.log.storage.system.enable"
 _STORAGE_PLUGIN = "remote.log.storage.manager.class.name"
 _SEGMENT_MINIMUM = "min.topic.segment.bytes"
+#: Settings of a mechanism that are no keys of the broker: it refuses values that it does not support.
+_OF_A_MECHANISM = frozenset(
+    f"sasl.{name}"
+    for name in ("jaas.config", "login.callback.handler.class", "login.class", "server.callback.handler.class")
+)
 _OF_THE_STORE = "stratalog.remote."
 #: These are of the broker itself, whatever the store.
 _OF_THE_TASKS = frozenset({"stratalog.remote.stall.ms"})
@@ -49,20 +54,22 @@ def _is_of_a_listener(name: str) -> bool:
     """Return whether a key sets something of one listener, or of one mechanism of it."""
     key = key_of_listener(name)
     of_mechanism = key.partition(".")[2]
-    return key != name and (key in BROKER_KEYS or of_mechanism in BROKER_KEYS or of_mechanism == "sasl.jaas.config")
+    return key != name and (key in BROKER_KEYS or of_mechanism in BROKER_KEYS or of_mechanism in _OF_A_MECHANISM)
 
 
 def _of_no_listener(config: BrokerConfig) -> Iterator[str]:
     """Yield a warning about settings of listeners that there are not: a wrong name would leave one less protected."""
     if not config.is_set(LISTENERS):
         return
-    prefixes = tuple(listener_prefix(each.name) for each in parse_listeners(config[LISTENERS], config.properties))
-    names = sorted(
+    names = [each.name for each in parse_listeners(config[LISTENERS], config.properties)]
+    # A broker of a cluster has settings for the controllers' listener, which it does not open.
+    prefixes = tuple(map(listener_prefix, dict.fromkeys([*names, *config[CONTROLLER_NAMES]])))
+    unused = sorted(
         name for name in config.properties if name != key_of_listener(name) and not name.startswith(prefixes)
     )
-    if names:
+    if unused:
         found = ", ".join(f"{prefix}*" for prefix in prefixes)
-        yield f"{', '.join(names)}: no effect: listeners has no such listener; keys of those that it has: {found}"
+        yield f"{', '.join(unused)}: no effect: listeners has no such listener; keys of those that it has: {found}"
 
 
 def minimum_advice(config: BrokerConfig) -> Iterator[str]:
