@@ -233,3 +233,9 @@ def test_settings_of_the_way_to_other_nodes_are_in_use() -> None:
     properties["listener.name.nodes.oauthbearer.sasl.login.callback.handler.class"] = "com.example.Handler"
     with pytest.raises(UsageError, match=r"nodes\.oauthbearer\.sasl\.login\.callback\.handler\.class asks for SASL"):
         refuse_unkept(properties)
+
+
+def test_a_secret_without_effect_is_not_shown() -> None:
+    key = "sasl.oauthbearer.client.credentials.client.secret"
+    (line,) = broker_advice(BrokerConfig({key: "hush"}))
+    assert line.startswith(f"{key}=[hidden] has no effect")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, BrokerConfig
 from stratalog.config.broker_keys import NO_OTHERS, ONE_REPLICA
 from stratalog.config.kafka_keys import with_suggestion
-from stratalog.config.keys import ConfigKey
+from stratalog.config.keys import ConfigKey, ConfigType
 from stratalog.config.listeners import CONTROLLER_NAMES, LISTENERS, key_of_listener, listener_prefix, parse_listeners
 from stratalog.config.segment_size import SEGMENT_BYTES_MIN
 from stratalog.config.topic import TOPIC_KEYS
@@ -90,7 +90,8 @@ def topic_advice(topic: str, configs: Mapping[str, str]) -> Iterator[str]:
 def _without_effect(values: Iterable[tuple[ConfigKey, object]]) -> Iterator[str]:
     for key, value in values:
         if key.no_effect and value != key.default:
-            yield f"{key.name}={key.render(value)} has no effect: {key.no_effect}"
+            shown = "[hidden]" if key.type is ConfigType.PASSWORD else key.render(value)
+            yield f"{key.name}={shown} has no effect: {key.no_effect}"
 
 
 def _tiering(config: BrokerConfig) -> Iterator[str]:

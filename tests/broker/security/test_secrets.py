@@ -133,6 +133,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         "secret of the bucket": "stratalog-test-secret",
         "token of the bucket": "Planted-session-f07",
         "password in a URL": "Planted-url-5a8",
+        "secret at the token endpoint": "Planted-oauth-2c6",
         "key of segments": base64.b64encode(b"Planted-segment-key-0123456789ab").decode(),
     }
     authority = Authority()
@@ -160,6 +161,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 "org.apache.kafka.common.security.plain.PlainLoginModule required "
                 f'user_me="{secrets["password of PLAIN"]}" user_you="{secrets["password of another user"]}";'
             ),
+            "sasl.oauthbearer.client.credentials.client.secret": secrets["secret at the token endpoint"],
+            "listener.name.sasl_ssl.oauthbearer.sasl.oauthbearer.client.credentials.client.secret": secrets[
+                "secret at the token endpoint"
+            ],
             "group.initial.rebalance.delay.ms": "0",
             "remote.log.storage.system.enable": "true",
             "remote.log.manager.task.interval.ms": "300",
