@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tests.engine.test_log_manager import NOW_MS, TOPIC_ID, batch, spec, values
@@ -286,3 +287,15 @@ def test_a_partition_that_a_full_directory_refused_lies_only_where_it_was_made_t
     two.stop()
     two.start(count=4)
     assert [two.get(number).failure for number in range(4)] == [None] * 4
+
+
+def test_each_failure_is_reported_once(two: Two) -> None:
+    failed: list[list[UUID]] = []
+    assert two.manager is not None
+    dirs = two.manager.dirs
+    dirs.on_failed = lambda: failed.append(dirs.failed_ids)
+    first, second = dirs.live
+    dirs.fail(first.path, "a disk that is gone")
+    dirs.fail(first.path, "it is still gone")
+    dirs.fail(second.path, "a disk that is gone")
+    assert failed == [[first.directory_id], [first.directory_id, second.directory_id]]

@@ -85,7 +85,7 @@ def controller() -> Controller:
 def begin(controller: Controller) -> Iterator[Callable[..., Lifecycle]]:
     running: list[Lifecycle] = []
 
-    def go(offset: int = 10, *, large_segments: bool = False, **settings: Any) -> Lifecycle:
+    def go(offset: int = 10, *, large_segments: bool = False, heartbeat_s: float = 0.01, **settings: Any) -> Lifecycle:
         mine = Registration(
             node_id=3,
             cluster_id="c",
@@ -100,7 +100,7 @@ def begin(controller: Controller) -> Iterator[Callable[..., Lifecycle]]:
             controller=lambda: ("c", 1),
             applied_offset=lambda: offset,
             connect=controller.connect,
-            heartbeat_s=0.01,
+            heartbeat_s=heartbeat_s,
             **settings,
         )
         running.append(lifecycle)
@@ -269,3 +269,16 @@ def test_a_cluster_that_assigned_tiered_replicas_to_the_broker_is_refused_with_t
     refuse_cluster(image("orders", tiered="true"), kraft_version=1, node_id=7, is_tiering=True)
     refuse_cluster(image("orders", tiered="false"), kraft_version=1, node_id=7)
     refuse_cluster(image("__consumer_offsets", tiered="true"), kraft_version=1, node_id=7)
+
+
+def test_a_failed_directory_is_reported_before_the_next_heartbeat_is_due(
+    controller: Controller, begin: Callable[..., Lifecycle]
+) -> None:
+    failed: list[UUID] = []
+    lifecycle = begin(heartbeat_s=600, failed_dirs=lambda: failed)
+    lifecycle.ready_to_unfence()
+    assert lifecycle.wait_for(lambda each: each.state is LifecycleState.RUNNING, 30)
+    assert {each["offline_log_dirs"] for each in controller.heartbeats} == {()}
+    failed.append(UUID(int=9))
+    lifecycle.directory_failed()
+    wait_until(lambda: controller.heartbeats[-1]["offline_log_dirs"] == (UUID(int=9),), "it is reported")

@@ -166,6 +166,7 @@ def open_cluster_storage(
         member = ClusterMember(
             settings, publisher, dirs=logs.dirs.live, failed_dirs=lambda: logs.dirs.failed_ids, clock=clock
         )
+        logs.dirs.on_failed = member.lifecycle.directory_failed
         member.join()
         broker_settings = BrokerSettings(config, metadata, logs)
         view = MemberView(member, metadata, broker_settings)

@@ -147,6 +147,11 @@ class Lifecycle:
             self._wants_fence = False
             self._hurry()
 
+    def directory_failed(self) -> None:
+        """Send a heartbeat with the failed directories at once: the controller elects other leaders."""
+        with self._lock:
+            self._hurry()
+
     def begin_controlled_shutdown(self) -> None:
         """Request to hand over leadership. The broker continues to serve until the state is SHUTTING_DOWN."""
         with self._lock:

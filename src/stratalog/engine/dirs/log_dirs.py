@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -30,6 +30,10 @@ from stratalog.util import FileSystem
 logger = logging.getLogger(__name__)
 
 
+def _ignore() -> None:
+    """Do nothing: the default of `on_failed`."""
+
+
 class LogDirs:
     """All log directories. `paths` are the configured ones, resolved."""
 
@@ -44,6 +48,8 @@ class LogDirs:
         self._lock = threading.Lock()
         self._offline: dict[Path, str] = {}
         self._opened: list[DataDir] = []
+        #: Called when a directory has failed, on the thread that noticed it, maybe with a log's lock held.
+        self.on_failed: Callable[[], object] = _ignore
         _refuse_twins(self.paths)
         try:
             for path in self.paths:
@@ -92,6 +98,7 @@ class LogDirs:
             reason,
             extra={"log_dir": str(path), "reason": reason},
         )
+        self.on_failed()
         return True
 
     def storage_error(self, path: Path) -> KafkaStorageError:
