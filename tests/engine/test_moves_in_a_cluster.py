@@ -181,12 +181,13 @@ def test_what_a_new_leader_does_not_have_leaves_the_copy_too(pair: Movable) -> N
     (move,) = pair.engines[1].moves.all()
     assert move.future is not None
     assert move.future.log_end_offset == 3
-    pair.elect(2, (2,))
-    pair.publish(2)
-    second.append(batch(b"b"))
-    pair.unreachable = set()
-    pair.publish(1)
-    until(lambda: first.log.log_end_offset == 2 and first.log.leader_epochs.latest_epoch == 4)
+    with move.lock:  # the next look at the log finds it longer than the copy again
+        pair.elect(2, (2,))
+        pair.publish(2)
+        second.append(batch(b"b", b"c", b"d", b"e"))
+        pair.unreachable = set()
+        pair.publish(1)
+        until(lambda: first.log.log_end_offset == 5 and first.log.leader_epochs.latest_epoch == 4)
     pair.may_answer.set()
     until(pair.has_ended)
     assert pair.here == there
