@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import re2
-
 from stratalog.config.keys import ConfigKey, ConfigRegistry, ConfigType
 from stratalog.errors import InvalidConfigError, InvalidRequestError
 
@@ -89,6 +87,8 @@ def _pattern(text: str) -> tuple[str, Any]:
     illegal = InvalidConfigError(f"Illegal client matching pattern: {text}")
     if len(parts) != 2 or parts[0].strip() not in CLIENT_ATTRIBUTES:
         raise illegal
+    import re2  # start-up cost
+
     options = re2.Options()
     options.log_errors = False
     try:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 from functools import cache
-from importlib.resources import files
 
 from stratalog.broker.server import REGISTRY, Registry
 
-_API_MODULE = re.compile(r"(k\d\d_\w+)\.py")
+_API_MODULE = re.compile(r"k\d\d_\w+")
 
 
 @cache
 def load_apis() -> Registry:
     """Import every `kNN_*.py` in this package, which registers its handler; return the registry."""
-    for entry in sorted(entry.name for entry in files(__name__).iterdir()):
-        match = _API_MODULE.fullmatch(entry)
-        if match:
-            importlib.import_module(f"{__name__}.{match[1]}")
+    for name in sorted(module.name for module in pkgutil.iter_modules(__path__)):
+        if _API_MODULE.fullmatch(name):
+            importlib.import_module(f"{__name__}.{name}")
     return REGISTRY
