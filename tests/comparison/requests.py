@@ -188,7 +188,8 @@ _BY_API: dict[tuple[ApiKey, str], Pool] = {
     (ApiKey.FIND_COORDINATOR, "key_type"): Pool([0, 1], [2, 3, -1]),
     (ApiKey.CREATE_TOPICS, "num_partitions"): Pool([1, 1, 2, -1], [0, -2, 10_001, INT32_MAX]),
     (ApiKey.CREATE_TOPICS, "replication_factor"): Pool([1, 1, -1], [0, 2, -2, 32767]),
-    (ApiKey.CREATE_PARTITIONS, "count"): Pool([2, 3, 4], [0, -1, 1, 10_002]),
+    # 10,000 more are allowed, and keep Kafka busy for minutes
+    (ApiKey.CREATE_PARTITIONS, "count"): Pool([2, 3, 4], [0, -1, 1, 20_002]),
     (ApiKey.INIT_PRODUCER_ID, "transaction_timeout"): Pool([600_000], [0, -1, INT32_MAX, 900_001]),
     (ApiKey.JOIN_GROUP, "session_timeout"): Pool([1_800_000], [1, -1, 0, INT32_MAX]),
     (ApiKey.JOIN_GROUP, "rebalance_timeout"): Pool([1_800_000]),
