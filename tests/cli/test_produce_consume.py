@@ -400,6 +400,51 @@ def test_what_a_transaction_left_is_read_by_its_isolation_level(any_cli: Command
     assert any_cli.good("consume", topic, "-e", "--isolation-level", "read_committed", *group).out == "kept\n"
 
 
+def test_control_records_and_what_batches_hold_are_printed_on_request(any_cli: CommandLine, topic: str) -> None:
+    any_cli.good("produce", topic, "plain", "-p", "0", "--no-idempotence")
+    settings = {"bootstrap.servers": any_cli._bootstrap_servers, "transactional.id": topic}
+    producer = Producer(settings)
+    producer.init_transactions()
+    for value, ends_well in ((b"kept", True), (b"dropped", False)):
+        producer.begin_transaction()
+        producer.produce(topic, value, key=b"0123", partition=0)
+        producer.flush()
+        if ends_well:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    every = ("consume", topic, "-e", "--control-records")
+    found = [json.loads(line) for line in any_cli.good(*every, "--json").out.splitlines()]
+    (producer_id,) = {each["producerId"] for each in found[1:]}
+    assert producer_id >= 0
+    assert [(each["offset"], each.get("value"), each["control"]) for each in found if not each["control"]] == [
+        (0, "plain", None),
+        (1, "kept", None),
+        (3, "dropped", None),
+    ]
+    assert [(each["offset"], each["control"]) for each in found if each["control"]] == [(2, "commit"), (4, "abort")]
+    assert (found[0]["leaderEpoch"], found[0]["producerId"], found[0]["producerEpoch"]) == (0, None, None)
+    committed = ("--isolation-level", "read_committed")
+    text = r"%o %e %x %c\n"
+    assert any_cli.good(*every, *committed, "-f", text).out.splitlines() == [
+        "0 0 -1 ",
+        f"1 0 {producer_id} ",
+        f"2 0 {producer_id} commit",
+        f"4 0 {producer_id} abort",
+    ]
+    assert any_cli.good("consume", topic, "-e", *committed, "-f", "%v %e;").out == "plain 0;kept 0;"
+    assert any_cli.good("consume", topic, "-o", "0=1-4", "-p", "0", "-f", "%o%c;").out == "1;3;"
+    numbers = any_cli.good(*every, "-o", "0=1", "-p", "0", "-s", "key=i", "-f", "%k%c;").out
+    assert numbers.count("808530483") == 2  # a layout is for records, not for markers
+
+
+def test_new_records_of_several_partitions_are_followed_with_their_epochs(any_cli: CommandLine, topic: str) -> None:
+    for partition in ("0", "1", "2"):
+        any_cli.good("produce", topic, partition, "-p", partition)
+    out = any_cli.good("consume", topic, "-n", "3", "-f", "%p %v %e\n").out
+    assert sorted(out.splitlines()) == ["0 0 0", "1 1 0", "2 2 0"]
+
+
 def test_records_are_chosen_by_a_condition(any_cli: CommandLine, ten: str) -> None:
     assert any_cli.good("consume", ten, "-e", "--filter", "key == 'k1' and offset >= 5").out == "5\n7\n9\n"
     assert any_cli.good("consume", ten, "-n", "2", "--filter", "key ~ '1$'").out == "1\n3\n"
@@ -414,7 +459,9 @@ def test_records_are_chosen_by_a_condition(any_cli: CommandLine, ten: str) -> No
         (("-o", "1", "-o", "2"), "given twice for the same partitions"),
         (("-o", "9=start"), "no partition 9"),
         (("-p", "9"), "no partition 9"),
-        (("-f", "%y"), "unknown verb %y"),
+        (("-f", "%z"), "unknown verb %z"),
+        (("--control-records", "-G", "g"), "give neither --group nor --rack"),
+        (("-f", "%e", "--rack", "r"), "give neither --group nor --rack"),
         (("-f", "%v{oct}"), "expected hex or base64"),
         (("-f", "%h{%o}"), "unknown verb %o of a header"),
         (("-f", "%t{hex}"), "%t takes nothing in braces"),

@@ -23,7 +23,13 @@ from stratalog.cli.consume.offset_range import (
     parse_offset,
     resolve,
 )
-from stratalog.cli.consume.output_format import PersonPrinter, RecordPrinter, compile_format, print_as_json
+from stratalog.cli.consume.output_format import (
+    PersonPrinter,
+    RecordPrinter,
+    compile_format,
+    names_batch,
+    print_as_json,
+)
 from stratalog.cli.consume.record_filter import compile_filter
 from stratalog.cli.consume.unpacking import unpacker
 from stratalog.cli.options import JsonLines, SchemaRegistryUrl
@@ -109,6 +115,17 @@ def consume(
         IsolationLevel,
         typer.Option("--isolation-level", help="Whether to read records of open and aborted transactions."),
     ] = IsolationLevel.READ_UNCOMMITTED,
+    control_records: Annotated[
+        bool,
+        typer.Option(
+            "--control-records",
+            help="Print control records (commit, abort) too; with --json also the leader epoch and the producer.",
+        ),
+    ] = False,
+    rack: Annotated[
+        str | None,
+        typer.Option("--rack", metavar="RACK", help="Read from a replica in this rack, if the brokers allow that."),
+    ] = None,
     schema_registry: SchemaRegistryUrl = None,
     json_: JsonLines = False,
     meta_only: Annotated[
@@ -119,8 +136,9 @@ def consume(
     """Read records of topics. A pipe gets raw values; a terminal also partition, offset, time, key and headers.
 
     FORMAT has verbs: %t topic, %p partition, %o offset, %k key, %v value, %h headers, %d timestamp in ms, %K %V sizes,
-    %H number of headers, %R size of the value as four bytes, %i running number; %v{hex}, %v{base64}, %d{iso},
-    %d{%H:%M}; %h{%k:%v } is the format of each header; \\n, \\t, \\xHH.
+    %H number of headers, %R size of the value as four bytes, %i running number, %e leader epoch, %x producer id, %y
+    producer epoch, %c commit or abort for such a control record; %v{hex}, %v{base64}, %d{iso}, %d{%H:%M}; %h{%k:%v } is
+    the format of each header; \\n, \\t, \\xHH.
 
     LAYOUT has letters as Python's struct: b h i q are 1, 2, 4 and 8 bytes, B H I Q without sign, f d floats, c a
     character, s the rest as text, $ the end; big-endian until <. FIELD is key or value; by default both. Several
@@ -137,6 +155,7 @@ def consume(
       stratalog consume orders -o -10 -e --json -b h:9092
       stratalog consume 'web-.*' --regex -o @-1h -f '%t %k %v\\n' -b h:9092
       stratalog consume orders -o 0=100-200 -p 0 -b h:9092
+      stratalog consume orders -e -f '%o %e %x %c %v\\n' --control-records -b h:9092
       stratalog consume orders -e -b h:9092 \\
         --filter 'value.total > 100 and headers.source == "web"'
     """
@@ -155,7 +174,11 @@ def consume(
         else _text_printer(format_, key_separator, delimiter, null, with_topic=len(topics) > 1 or regex)
     )
     decode = _decoder(schema_registry, unpack or ())
+    of_batches = control_records or (format_ is not None and names_batch(format_))
+    if of_batches and (group is not None or rack is not None):
+        raise UsageError("--control-records and %e %x %y %c read from leaders; give neither --group nor --rack")
 
+    from stratalog.cli.consume.batch_reading import BatchReader
     from stratalog.cli.consume.printing import print_records  # loads a client, which --help does not need
     from stratalog.cli.consume.reading import GroupReader, RangeReader
     from stratalog.cli.threads import run_to_end
@@ -163,7 +186,7 @@ def consume(
     with servers.open() as cluster:
         found = matching_topics(cluster, topics) if regex else named_topics(cluster, topics)
         read_committed = isolation_level is IsolationLevel.READ_COMMITTED
-        reader: GroupReader | RangeReader
+        reader: GroupReader | RangeReader | BatchReader
         if group is not None:
             if partitions or any(each.stop not in (None, END) for each in ranges.values()) or len(ranges) > 1:
                 raise UsageError("--group: the group decides on partitions and offsets; give --offset start or end")
@@ -176,12 +199,15 @@ def consume(
                 until_end=until_end,
                 commits=commit,
                 read_committed=read_committed,
+                rack=rack,
             )
         else:
             chosen = _chosen(cluster, found, partitions or (), ranges)
-            reader = RangeReader(
-                cluster, resolve(cluster, chosen, read_committed=read_committed), read_committed=read_committed
-            )
+            resolved = resolve(cluster, chosen, read_committed=read_committed)
+            if of_batches:
+                reader = BatchReader(cluster, resolved, read_committed=read_committed, with_control=control_records)
+            else:
+                reader = RangeReader(cluster, resolved, read_committed=read_committed, rack=rack)
         run_to_end(print_records(reader, output, write, passes, num, decode))
     return 0
 
@@ -213,9 +239,10 @@ def _ranges(
 def _decoder(schema_registry: str | None, layouts: Sequence[str]) -> Callable[[Any], Any] | None:
     if schema_registry is not None and layouts:
         raise UsageError("give either --schema-registry or --unpack")
-    if layouts:
-        return unpacker(layouts)
-    return None if schema_registry is None else schema_decoder(schema_registry)
+    if not layouts and schema_registry is None:
+        return None
+    decode = unpacker(layouts) if schema_registry is None else schema_decoder(schema_registry)
+    return lambda record: record if getattr(record, "control", "") else decode(record)
 
 
 def _group_begins_at_start(common: OffsetSpan) -> bool:

@@ -22,6 +22,8 @@ RecordPrinter = Callable[[Any], bytes]
 _VERB: Final = re.compile(r"%(.)(?:\{((?:[^{}]|\{[^{}]*\})*)\})?", re.DOTALL)
 _HEADER_VERBS: Final = "kvKV%"
 _SIZE: Final = struct.Struct(">i")
+#: Verbs of what only batches hold.
+_BATCH_VERBS: Final = "exyc"
 _NO_TIMESTAMP: Final = -1
 #: Joins the parts of an emoji; other characters of this category are escaped.
 _JOINER: Final = "\u200d"
@@ -31,8 +33,9 @@ def compile_format(text: str, null: bytes = b"") -> RecordPrinter:
     """Compile a template. Raises UsageError.
 
     %v %s value, %k key, %h headers, %t topic, %p partition, %o offset, %T %d timestamp, %V %S size of the value, %K
-    size of the key, %H number of headers, %R size of the value as four bytes, %i running number. %v{hex}, %v{base64},
-    %d{iso}, %d{%H:%M}, %h{%k:%v }: the format of each header.
+    size of the key, %H number of headers, %R size of the value as four bytes, %i running number, %e leader epoch, %x
+    producer id, %y producer epoch, %c type of a control record. %v{hex}, %v{base64}, %d{iso}, %d{%H:%M}, %h{%k:%v }:
+    the format of each header.
     """
     pieces: list[RecordPrinter] = []
     at = 0
@@ -46,6 +49,11 @@ def compile_format(text: str, null: bytes = b"") -> RecordPrinter:
             pieces.append(_piece(text, verb, how, null))
     pieces.append(_literal(unescaped(text[at:], "--format")))
     return lambda record: b"".join([piece(record) for piece in pieces])
+
+
+def names_batch(text: str) -> bool:
+    """Return whether a template has a verb that needs a `BatchRecord`."""
+    return any(match[1] in _BATCH_VERBS for match in _VERB.finditer(text))
 
 
 def _literal(constant: bytes) -> RecordPrinter:
@@ -71,7 +79,9 @@ def _piece(text: str, verb: str, how: str | None, null: bytes) -> RecordPrinter:
         return lambda _: b"%d" % next(numbers)
     if how is not None and verb in _PLAIN:
         raise UsageError(f"--format {text}: %{verb} takes nothing in braces")
-    raise UsageError(f"--format {text}: unknown verb %{verb}; known are %t %p %o %k %v %h %d %i %K %V %H %R %%")
+    raise UsageError(
+        f"--format {text}: unknown verb %{verb}; known are %t %p %o %k %v %h %d %i %K %V %H %R %e %x %y %c %%"
+    )
 
 
 class _Header(NamedTuple):
@@ -175,6 +185,10 @@ _PLAIN: Final[dict[str, RecordPrinter]] = {
     "V": lambda record: b"%d" % _size(record, "value"),
     "S": lambda record: b"%d" % _size(record, "value"),
     "R": _sized,
+    "e": lambda record: b"%d" % record.leader_epoch,
+    "x": lambda record: b"%d" % record.producer_id,
+    "y": lambda record: b"%d" % record.producer_epoch,
+    "c": lambda record: record.control.encode(),
 }
 _ENCODINGS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "": bytes,
@@ -186,7 +200,8 @@ _ENCODINGS: Final[dict[str, Callable[[bytes], bytes]]] = {
 def print_as_json(record: Any, *, with_value: bool = True) -> bytes:
     """Return a line of JSON. Text is in `key` and `value`; bytes that are not UTF-8 in `keyBase64`, `valueBase64`.
 
-    Without the value, `valueSize` has its size in bytes, or null.
+    Without the value, `valueSize` has its size in bytes, or null. A `BatchRecord` also has `leaderEpoch`, `producerId`,
+    `producerEpoch`, each null if unknown, and `control`, null for records that are none.
     """
     fields: dict[str, Any] = {
         "topic": record.topic,
@@ -196,8 +211,21 @@ def print_as_json(record: Any, *, with_value: bool = True) -> bytes:
         **_json_field("key", record.key),
         **(_json_field("value", record.value) if with_value else {"valueSize": _size_or_none(record)}),
         "headers": [{"key": key, **_json_field("value", value)} for key, value in record.headers],
+        **(_of_batch(record) if hasattr(record, "leader_epoch") else {}),
     }
     return f"{json_text(fields)}\n".encode("utf-8", "backslashreplace")  # as JSON writes half a surrogate pair
+
+
+def _of_batch(record: Any) -> dict[str, Any]:
+    numbers = {
+        "leaderEpoch": record.leader_epoch,
+        "producerId": record.producer_id,
+        "producerEpoch": record.producer_epoch,
+    }
+    return {
+        **{name: None if number < 0 else number for name, number in numbers.items()},
+        "control": record.control or None,
+    }
 
 
 def _json_field(name: str, value: Any) -> dict[str, Any]:
@@ -225,6 +253,8 @@ class PersonPrinter:
         moment = utc(record.timestamp)
         time = "" if moment is None else f" {moment.astimezone().strftime(self._time_format)}"
         parts = [self._styled("2", f"{where}{record.partition}:{record.offset}{time}")]
+        if getattr(record, "control", ""):
+            return f"{parts[0]}  {self._styled('2;3', record.control)}\n".encode()
         if record.key is not None:
             parts.append(self._styled("36", shown(field_bytes(record, "key"))))
         value = field_bytes(record, "value")

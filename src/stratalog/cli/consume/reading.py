@@ -36,8 +36,10 @@ class RangeReader:
         ranges: Mapping[TopicPartition, tuple[int, int | None]],
         *,
         read_committed: bool,
+        rack: str | None = None,
     ) -> None:
         self._cluster = cluster
+        self._rack = rack
         self._ranges = {key: each for key, each in ranges.items() if each[1] is None or each[0] < each[1]}
         self._read_committed = read_committed
 
@@ -49,7 +51,7 @@ class RangeReader:
         open_ = {Partition(*key): stop for key, (_, stop) in self._ranges.items()}
         if not open_:
             return
-        async with _consumer(self._cluster.options, self._read_committed) as consumer:
+        async with _consumer(self._cluster.options, self._read_committed, **_placed(self._rack)) as consumer:
             consumer.assign(list(open_))
             for key, (begin, _) in self._ranges.items():
                 consumer.seek(Partition(*key), begin)
@@ -87,6 +89,7 @@ class GroupReader:
         until_end: bool,
         commits: bool,
         read_committed: bool,
+        rack: str | None = None,
     ) -> None:
         """`topics` are those subscribed to, or those that match `pattern` now."""
         self._cluster = cluster
@@ -96,6 +99,7 @@ class GroupReader:
         self._from_start = from_start
         self._until_end = until_end
         self._commits = commits
+        self._rack = rack
         self._read_committed = read_committed
         self._printed: dict[Any, int] = {}
         self._consumer: Any = None
@@ -112,6 +116,7 @@ class GroupReader:
             "enable_auto_commit": False,
             "auto_offset_reset": "earliest" if self._from_start else "latest",
             "partition_assignment_strategy": (RangePartitionAssignor, RoundRobinPartitionAssignor),
+            **_placed(self._rack),
         }
         async with _consumer(self._cluster.options, self._read_committed, **settings) as consumer:
             self._consumer = consumer
@@ -174,6 +179,11 @@ class GroupReader:
 
     def _list_offsets(self, asked: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Any]:
         return self._cluster.list_offsets(asked, read_committed=self._read_committed)
+
+
+def _placed(rack: str | None) -> dict[str, Any]:
+    """Return the setting by which brokers send a consumer to a replica of its rack (KIP-392)."""
+    return {} if rack is None else {"client_rack": rack}
 
 
 def _listener(reader: GroupReader) -> Any:
