@@ -17,7 +17,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from tests.cli.admin_commands import CommandLine
 
+from stratalog.broker.apis import k01_fetch
+from stratalog.broker.server import Broker
 from stratalog.cli.consume import command as consume_command
+from stratalog.cli.main import run
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
@@ -436,6 +439,27 @@ def test_control_records_and_what_batches_hold_are_printed_on_request(any_cli: C
     assert any_cli.good("consume", topic, "-o", "0=1-4", "-p", "0", "-f", "%o%c;").out == "1;3;"
     numbers = any_cli.good(*every, "-o", "0=1", "-p", "0", "-s", "key=i", "-f", "%k%c;").out
     assert numbers.count("808530483") == 2  # a layout is for records, not for markers
+
+
+def test_the_broker_learns_the_rack_of_its_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    racks = set()
+    select = k01_fetch._selector
+
+    def noted(caller: Any, request: Any) -> Any:
+        racks.add(request.rack)
+        return select(caller, request)
+
+    monkeypatch.setattr(k01_fetch, "_selector", noted)
+    with Broker(data_dir=tmp_path, config={"group.initial.rebalance.delay.ms": "0"}) as broker:
+        to = ("-b", broker.bootstrap_servers)
+        assert run(["produce", "orders", "x", "--create", *to]) == 0
+        assert run(["consume", "orders", "-n", "1", "--rack", "eu-1", *to]) == 0
+        assert racks == {"eu-1"}
+        assert run(["consume", "orders", "-n", "1", "--rack", "eu-2", "-G", "g", *to]) == 0
+        assert racks == {"eu-1", "eu-2"}
+    assert capsys.readouterr().out == "x\nx\n"
 
 
 def test_new_records_of_several_partitions_are_followed_with_their_epochs(any_cli: CommandLine, topic: str) -> None:

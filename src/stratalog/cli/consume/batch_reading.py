@@ -8,8 +8,9 @@ from functools import partial
 from typing import Final
 
 from stratalog.cli.consume.reading import TopicPartition
+from stratalog.cli.missing import NothingFoundError
 from stratalog.cli.threads import call_beside
-from stratalog.errors import OffsetOutOfRangeError
+from stratalog.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from stratalog.records import Record, RecordBatch, iter_batches, parse_control_key
 from stratalog.wire.client import EARLIEST_OFFSET, Cluster, FetchedRecords
 
@@ -54,7 +55,10 @@ class BatchReader:
         self._with_control = with_control
 
     async def read(self) -> AsyncGenerator[Sequence[BatchRecord], None]:
-        """Yield records, partition by partition, until all ranges have been read."""
+        """Yield records, partition by partition, until all ranges have been read.
+
+        Raises NothingFoundError if a topic is deleted before that.
+        """
         open_ = dict(self._ranges)
         wait_ms = 0
         while open_:
@@ -82,6 +86,8 @@ class BatchReader:
             return self._cluster.fetch(*key, at, _FETCH_BYTES, read_committed=self._read_committed, max_wait_ms=wait_ms)
         except OffsetOutOfRangeError:
             return self._cluster.list_offsets({key: EARLIEST_OFFSET})[key].offset
+        except (UnknownTopicOrPartitionError, UnknownTopicIdError):
+            raise NothingFoundError(f"{self._cluster.any.address}: {key[0]} was deleted while it was read") from None
 
     def _records(
         self, key: TopicPartition, fetched: FetchedRecords, at: int, stop: int | None
@@ -117,15 +123,17 @@ def _visible(fetched: FetchedRecords) -> Iterator[RecordBatch]:
 
 
 def _printed(key: TopicPartition, batch: RecordBatch, record: Record) -> BatchRecord:
+    topic, partition = key
     return BatchRecord(
-        *key,
-        record.offset,
-        record.timestamp_ms,
-        record.key,
-        record.value,
-        record.headers,
-        batch.partition_leader_epoch,
-        batch.producer_id,
-        batch.producer_epoch,
-        parse_control_key(record.key).name.lower() if batch.is_control else "",
+        topic=topic,
+        partition=partition,
+        offset=record.offset,
+        timestamp=record.timestamp_ms,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        leader_epoch=batch.partition_leader_epoch,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        control=parse_control_key(record.key).name.lower() if batch.is_control else "",
     )

@@ -178,8 +178,8 @@ def consume(
     if of_batches and (group is not None or rack is not None):
         raise UsageError("--control-records and %e %x %y %c read from leaders; give neither --group nor --rack")
 
-    from stratalog.cli.consume.batch_reading import BatchReader
-    from stratalog.cli.consume.printing import print_records  # loads a client, which --help does not need
+    from stratalog.cli.consume.batch_reading import BatchReader  # loads a client, which --help does not need
+    from stratalog.cli.consume.printing import print_records
     from stratalog.cli.consume.reading import GroupReader, RangeReader
     from stratalog.cli.threads import run_to_end
 
