@@ -38,7 +38,7 @@ class BatchRecord:
     control: str
 
 
-class BatchReader:
+class WholeBatchReader:
     """Reads each partition from its first offset to its last (exclusive); indefinitely if that is None."""
 
     def __init__(

@@ -178,7 +178,7 @@ def consume(
     if of_batches and (group is not None or rack is not None):
         raise UsageError("--control-records and %e %x %y %c read from leaders; give neither --group nor --rack")
 
-    from stratalog.cli.consume.batch_reading import BatchReader  # loads a client, which --help does not need
+    from stratalog.cli.consume.batch_reading import WholeBatchReader  # loads a client, which --help does not need
     from stratalog.cli.consume.printing import print_records
     from stratalog.cli.consume.reading import GroupReader, RangeReader
     from stratalog.cli.threads import run_to_end
@@ -186,7 +186,7 @@ def consume(
     with servers.open() as cluster:
         found = matching_topics(cluster, topics) if regex else named_topics(cluster, topics)
         read_committed = isolation_level is IsolationLevel.READ_COMMITTED
-        reader: GroupReader | RangeReader | BatchReader
+        reader: GroupReader | RangeReader | WholeBatchReader
         if group is not None:
             if partitions or any(each.stop not in (None, END) for each in ranges.values()) or len(ranges) > 1:
                 raise UsageError("--group: the group decides on partitions and offsets; give --offset start or end")
@@ -205,7 +205,9 @@ def consume(
             chosen = _chosen(cluster, found, partitions or (), ranges)
             resolved = resolve(cluster, chosen, read_committed=read_committed)
             if of_batches:
-                reader = BatchReader(cluster, resolved, read_committed=read_committed, with_control=control_records)
+                reader = WholeBatchReader(
+                    cluster, resolved, read_committed=read_committed, with_control=control_records
+                )
             else:
                 reader = RangeReader(cluster, resolved, read_committed=read_committed, rack=rack)
         run_to_end(print_records(reader, output, write, passes, num, decode))
