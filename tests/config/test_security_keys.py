@@ -14,7 +14,7 @@ from stratalog.broker.server.open_listeners import check_listeners
 from stratalog.config.advice import broker_advice
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.unkept import refuse_unkept
-from stratalog.errors import StratalogError, UsageError
+from stratalog.errors import InvalidConfigError, UsageError
 
 _PLAIN = "listener.name.outer.plain.sasl.jaas.config"
 _USER = 'x.PlainLoginModule required user_me="hush-hush";'
@@ -68,7 +68,7 @@ def _sasl(**more: str) -> dict[str, str]:
 
 
 def _refusal(properties: Mapping[str, str]) -> str:
-    with pytest.raises(StratalogError) as raised:
+    with pytest.raises(InvalidConfigError) as raised:  # to which a start adds the file
         check_listeners(BrokerConfig(properties))
     line = str(raised.value)
     assert "\n" not in line
@@ -135,6 +135,8 @@ def test_a_key_store_with_another_password(stores: Mapping[str, str], password: 
         ({"listeners": "OUTER://127.0.0.1:0,OUTER://127.0.0.1:1"}, "listeners"),
         ({"listeners": "OUTER:/127.0.0.1:0"}, "listeners"),
         ({"listeners": "OUTER://127.0.0.1:70000"}, "listeners"),
+        ({"listeners": "OUTER://127.0.0.1:0\0x"}, "listeners"),
+        ({"listeners": "OUTER://[::1:0"}, "listeners"),
         ({"listeners": ","}, "listeners"),
         ({"advertised.listeners": "OUTER://0.0.0.0:1"}, "advertised.listeners"),
         ({"advertised.listeners": "OUTER://x"}, "advertised.listeners"),
@@ -215,7 +217,6 @@ def test_settings_of_the_way_to_other_nodes_are_in_use() -> None:
     java = "org.apache.kafka.common.security.oauthbearer"
     properties = {
         "process.roles": "broker",
-        "stratalog.cluster.preview": "true",
         "listeners": "NODES://h:9092",
         "listener.security.protocol.map": "NODES:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
         "controller.listener.names": "CONTROLLER",

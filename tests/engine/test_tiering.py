@@ -184,6 +184,7 @@ def test_a_storage_plugin_gets_the_keys_under_its_prefix(tmp_path: Path, made: l
         ({"remote.log.storage.manager.class.name": "no_such_module:Rsm"}, "cannot be loaded: No module named"),
         ({"remote.log.metadata.manager.class.name": "json:Nothing"}, "cannot be loaded: module 'json' has no"),
         ({"stratalog.remote.url": "ftp://host/x"}, "ftp://host/x is not an object store URL"),
+        ({"stratalog.remote.url": "s3://[bucket"}, "expected an object store URL"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(

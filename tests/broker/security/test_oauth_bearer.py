@@ -158,6 +158,8 @@ def test_a_new_key_is_found_and_keys_that_cannot_be_read_change_nothing(
         ({"sasl.oauthbearer.expected.issuer": ""}, "sasl.oauthbearer.expected.issuer is not set"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "file:///no/such/file"}, "no keys can be read"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "ftp://127.0.0.1/keys"}, "expected a URL"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "http://[::1/keys"}, "expected a URL"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1:many/keys"}, "no keys can be read"),
         (
             {
                 "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": "x.OAuthBearerLoginModule required "

@@ -167,3 +167,7 @@ def test_a_file_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is a file"):
         open_table_files(str(tmp_path / "file"), {})
+    for bad in ("s3://[bucket", "s3://me:hush@h\u2100st/x"):
+        with pytest.raises(UsageError, match="expected a directory or a URL") as raised:
+            open_table_files(bad, {})
+        assert "hush" not in str(raised.value)

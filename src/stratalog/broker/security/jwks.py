@@ -43,7 +43,11 @@ class SigningKeys:
     """Keys by id. InvalidConfigError if there are none at startup. Read on the loop, refreshed on a thread."""
 
     def __init__(self, url: str, refresh_s: float, where: str, clock: Callable[[], float]) -> None:
-        if "@" in urllib.parse.urlsplit(url).netloc:
+        try:
+            has_user = "@" in urllib.parse.urlsplit(url).netloc
+        except ValueError:  # whose text may show a password
+            raise InvalidConfigError(f"{where}: expected a URL such as https://HOST/keys") from None
+        if has_user:
             raise InvalidConfigError(f"{where}: expected a URL without user and password, which would appear in logs")
         self._url = url
         self._refresh_s = refresh_s

@@ -24,6 +24,7 @@ from stratalog.config import (
     listener_settings,
     parse_listeners,
 )
+from stratalog.errors import InvalidConfigError, UsageError
 from stratalog.util import SYSTEM_CLOCK
 
 _ANY_HOSTS = {"", "0.0.0.0", "::"}
@@ -98,14 +99,23 @@ def _plan(
         for each in asked
         if each.protocol in (SSL, SASL_SSL)
     }
-    what = LISTENERS if listen is None else "listen address"
     sasl = {
         each.name: sasl_settings(settings[each.name], each.name)
         for each in asked
         if each.protocol in (SASL_PLAINTEXT, SASL_SSL)
     }
-    planned = [_PlannedListener(each, parse_address(each.address, what), advertised.get(each.name)) for each in asked]
+    parse = parse_address if listen is not None else _address
+    what = LISTENERS if listen is None else "listen address"
+    planned = [_PlannedListener(each, parse(each.address, what), advertised.get(each.name)) for each in asked]
     return planned, inter_broker, tls, sasl
+
+
+def _address(text: str, key: str) -> ListenAddress:
+    """Return an address of a setting. InvalidConfigError, which a start shows with the file of the setting."""
+    try:
+        return parse_address(text, key)
+    except UsageError as error:
+        raise InvalidConfigError(str(error)) from None
 
 
 def _where(listener: NamedListener, listen: str | None) -> str:
@@ -119,7 +129,7 @@ def _advertised(config: BrokerConfig, asked: list[NamedListener]) -> Mapping[str
         return {}
     opened = {each.name for each in asked}
     found = {
-        each.name: parse_address(each.address, ADVERTISED)
+        each.name: _address(each.address, ADVERTISED)
         for each in parse_listeners(value, config.properties, ADVERTISED)
         if each.name in opened
     }

@@ -71,7 +71,10 @@ _memory_stores_lock = threading.Lock()
 
 
 def open_store(url: str, options: Mapping[str, str], fs: FileSystem) -> ObstoreObjectStore:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # whose text may show a password
+        raise UsageError("expected an object store URL such as s3://bucket/prefix: what is given is none") from None
     own, rest = StoreOptions.split(options)
     base = url.rstrip("/")
     if parts.scheme == "file":

@@ -60,7 +60,10 @@ class TableFiles(ABC):
 
 def open_table_files(to: str, options: Mapping[str, str]) -> LocalFiles | ObjectFiles:
     """Open a directory, `file:` URL, or URL of an object store with its options. Raises UsageError."""
-    url = urlsplit(to)
+    try:
+        url = urlsplit(to)
+    except ValueError:  # whose text may show a password
+        raise UsageError("expected a directory or a URL such as s3://bucket/prefix: what is given is neither") from None
     if url.scheme == "file" or "://" not in to:
         root = Path(unquote(url.path)) if url.scheme == "file" else Path(to)
         if REAL_FILESYSTEM.exists(root) and not REAL_FILESYSTEM.is_dir(root):
