@@ -1,17 +1,22 @@
-"""Claims of a token, one by one: Kafka's broker and ours accept and refuse the same ones."""
+"""Tokens at Kafka's broker and ours: both accept the same claims, and a connection outlasts its tokens at both."""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from tests.broker.security.test_oauth_bearer import Issuer, authenticate, config_of
 from tests.support.reference_kafka import ReferenceKafka, free_port, require_reference_kafka
+from tests.support.token_endpoint import TokenEndpoint
 
 from stratalog.broker.server.server import Broker
+from stratalog.wire import ApiKey
+from stratalog.wire.client import Client, ConnectionOptions, Sasl, SecurityProtocol
+from stratalog.wire.client.token_login import Refresh, TokenLogin
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak]
 
@@ -72,9 +77,16 @@ def variants() -> dict[str, dict[str, Any]]:
     }
 
 
-def test_each_claim_counts_as_in_kafka(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return Issuer(tmp_path_factory.mktemp("issuer") / "keys.json")
+
+
+@pytest.fixture(scope="module")
+def brokers(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, ReferenceKafka]]:
+    """Ours and Kafka's."""
     require_reference_kafka()
-    issuer = Issuer(tmp_path / "keys.json")
+    directory = tmp_path_factory.mktemp("brokers")
     config = {key: str(value) for key, value in config_of(issuer).items()}
     port, controller = free_port(), f"127.0.0.1:{free_port()}"
     addresses = f"SASL_PLAINTEXT://127.0.0.1:{port},PLAINTEXT://127.0.0.1:{free_port()}"
@@ -87,20 +99,24 @@ def test_each_claim_counts_as_in_kafka(tmp_path: Path) -> None:
         f"{_SECURED}.jaas.config": f"{_JAVA}.OAuthBearerLoginModule required;",
         f"{_SECURED}.server.callback.handler.class": f"{_JAVA}.OAuthBearerValidatorCallbackHandler",
     }
-    allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed"
-    options = [f"{allowed}.urls={issuer.path.as_uri()}", f"{allowed}.files={issuer.path}"]
-    kafka = ReferenceKafka(tmp_path / "kafka", port, of_kafka, jvm_options=options)
-    with kafka, Broker(tmp_path / "data", config=dict(config)) as broker:
-        differing = {}
-        for what, claims in variants().items():
-            token = issuer.token(**claims)
-            ours, kafkas = is_accepted(broker, token), is_accepted(kafka, token)
-            if ours != kafkas:
-                differing[what] = f"ours {ours}, Kafka {kafkas}"
-        padded = issuer.token(sub="\t alice ")
-        for named in (broker, kafka):
-            assert authenticate(named, padded, "n,a=alice,").error_code == 0
-        assert not differing, "\n".join(f"{what}: {how}" for what, how in differing.items())
+    options = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.path.as_uri()}"]
+    kafka = ReferenceKafka(directory / "kafka", port, of_kafka, jvm_options=options)
+    with kafka, Broker(directory / "data", config=dict(config)) as broker:
+        yield broker, kafka
+
+
+def test_each_claim_counts_as_in_kafka(brokers: tuple[Broker, ReferenceKafka], issuer: Issuer) -> None:
+    broker, kafka = brokers
+    differing = {}
+    for what, claims in variants().items():
+        token = issuer.token(**claims)
+        ours, kafkas = is_accepted(broker, token), is_accepted(kafka, token)
+        if ours != kafkas:
+            differing[what] = f"ours {ours}, Kafka {kafkas}"
+    padded = issuer.token(sub="\t alice ")
+    for named in (broker, kafka):
+        assert authenticate(named, padded, "n,a=alice,").error_code == 0
+    assert not differing, "\n".join(f"{what}: {how}" for what, how in differing.items())
 
 
 def is_accepted(broker: Broker | ReferenceKafka, token: str) -> bool:
@@ -108,3 +124,26 @@ def is_accepted(broker: Broker | ReferenceKafka, token: str) -> bool:
     with suppress(ConnectionError):
         return bool(authenticate(broker, token).error_code == 0)
     return False
+
+
+def test_our_clients_connection_outlasts_its_tokens(brokers: tuple[Broker, ReferenceKafka], issuer: Issuer) -> None:
+    def answer() -> tuple[int, str]:
+        now = int(time.time())
+        return 200, json.dumps({"access_token": issuer.token(iat=now, exp=now + 10)})
+
+    with TokenEndpoint(answer) as endpoint:
+        refresh = Refresh(min_period_s=0, buffer_s=0)
+        login = TokenLogin(endpoint.url, client_id="a", client_secret="b", refresh=refresh)
+        sasl = Sasl("OAUTHBEARER", "", "", login=login)
+        clients = []
+        for each in brokers:
+            host, port = each.bootstrap_servers.split(":")
+            options = ConnectionOptions(((host, int(port)),), protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=sasl)
+            clients.append(Client(host, int(port), options))
+        began = time.monotonic()
+        while len(endpoint.requests) < 4 or time.monotonic() < began + 25:
+            for client in clients:
+                assert client.call(ApiKey.METADATA, (12, 12), topics=[]).cluster_id
+            time.sleep(0.05)
+        for client in clients:
+            client.close()
