@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 from uuid import UUID
@@ -24,7 +25,7 @@ from stratalog.remote.metadata import TopicBasedRemoteLogMetadataManager
 from stratalog.testing.broker import BrokerUnderTest
 from stratalog.util import SYSTEM_CLOCK
 from stratalog.wire import ApiKey
-from stratalog.wire.client import Cluster, ConnectionOptions
+from stratalog.wire.client import Cluster, ConnectionOptions, Sasl
 
 TOPIC = "__remote_log_metadata"
 PARTITION = TopicIdPartition(UUID(int=77), "orders", 0)
@@ -133,6 +134,20 @@ def test_without_a_leader_lookups_go_on_and_nothing_is_stored(
     with pytest.raises(RetriableRemoteStorageError):
         logs[0].append(0, b"x", 0)
     view.leader = 1
+    wait_until(lambda: manager.is_ready(PARTITION), "it is read", every=0.01)
+
+
+def test_a_login_that_is_refused_for_now_is_tried_again(
+    view: View, logs: list[ReplicatedMetadataLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratalog.engine.tiering.replicated_metadata_log._APPEND_S", 0)
+    allowed = view.connection
+    view.connection = replace(allowed, sasl=Sasl("PLAIN", "me", "wrong"))
+    with pytest.raises(RetriableRemoteStorageError, match="does not let this client in"):
+        logs[0].append(0, b"x", 0)
+    view.connection = allowed
+    manager = TopicBasedRemoteLogMetadataManager(logs[0], consume_wait_ms=10_000)
+    manager.on_partition_leadership_changes([PARTITION], [])
     wait_until(lambda: manager.is_ready(PARTITION), "it is read", every=0.01)
 
 

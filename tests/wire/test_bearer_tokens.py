@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,11 @@ def test_an_endpoint_that_is_gone_is_unreachable() -> None:
         assert endpoint.requests == []
     with pytest.raises(UnreachableError, match="the endpoint: no token: Connection refused"):
         fetch_token(login_at(endpoint))
+
+
+def test_a_host_name_that_is_none_is_unreachable(endpoint: TokenEndpoint) -> None:
+    with pytest.raises(UnreachableError, match="the endpoint: no token"):
+        fetch_token(replace(login_at(endpoint), url="http://a..b/token"))
 
 
 def test_a_token_in_a_file_is_read_for_each_login(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from stratalog.errors import (
     OffsetOutOfRangeError,
     RetriableRemoteStorageError,
     StratalogError,
+    UsageError,
 )
 from stratalog.records import Record, build_batch, iter_batches
 from stratalog.remote.metadata import EventsRead
@@ -192,7 +193,7 @@ class ReplicatedMetadataLog:
             try:
                 if leader >= 0:
                     return ask(self._client(leader, "ask"))
-            except (KafkaError, UnreachableError, OSError) as failure:
+            except (KafkaError, UsageError, OSError) as failure:  # also a login that is refused for now
                 error = failure
             if self._is_closed() or self._clock.monotonic() >= deadline:
                 raise RetriableRemoteStorageError(f"{REMOTE_LOG_METADATA_TOPIC}-{partition}: {what}: {error}")

@@ -137,7 +137,7 @@ def fetch_token(login: TokenLogin, clock: Clock = SYSTEM_CLOCK) -> BearerToken:
     while True:
         try:
             return _checked(_asked(login), login)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: a host name that is none
             left_s = deadline - clock.monotonic()
             if left_s <= 0:
                 why = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -152,7 +152,7 @@ def _source(login: TokenLogin) -> TokenSource:
 
 
 def _asked(login: TokenLogin) -> str:
-    """Return the token of one answer. OSError and HTTPException may pass; AuthenticationError does not."""
+    """Return the token of one answer. OSError, ValueError and HTTPException may pass; AuthenticationError does not."""
     parts = urlsplit(login.url or "")
     host, port = parts.hostname or "", parts.port
     if parts.scheme == "https":

@@ -149,19 +149,22 @@ class Client:
         except UsageError as error:
             self.is_broken = True
             raise UnreachableError(str(error)) from error
+        except BaseException:  # the broker may be waiting for the rest of the dialogue
+            self.is_broken = True
+            raise
 
     def _authenticate(self, sasl: Sasl) -> None:
         """SaslHandshake, then the mechanism's messages. AuthenticationError, whose text has no secret."""
+        talk = dialogue(sasl)
+        message = next(talk)  # a token is fetched before the broker waits for it
         response = self.call(ApiKey.SASL_HANDSHAKE, (1, 1), mechanism=sasl.mechanism)
         if int(response.error_code) == _UNSUPPORTED_SASL_MECHANISM:
             enabled = ", ".join(response.mechanisms) or "none"
             raise self._not_let_in(f"it does not accept {sasl.mechanism}; it accepts {enabled}")
         if int(response.error_code):
             raise self._not_let_in(response.error_code.name.upper())
-        talk = dialogue(sasl)
         lifetime_s = 0.0
         try:
-            message = next(talk)
             while True:
                 answer = self.call(ApiKey.SASL_AUTHENTICATE, (0, 2), auth_bytes=message)
                 if int(answer.error_code):
