@@ -13,16 +13,23 @@ pytestmark = [pytest.mark.interop, pytest.mark.soak, pytest.mark.timeout(1800)]
 
 FRANZ_GO = "v1.22.2"
 
+SETTINGS = {"share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1"}
+
+#: These leave themselves out where a broker has no share groups.
+SHARE_GROUPS = {"TestShareGroup", "TestShareGroupAckOnClose", "TestShareGroupETL", "TestShareGroupOffsetsAdmin"}
+
 
 @pytest.fixture(scope="module", params=BROKERS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(request.param, tmp_path_factory.mktemp("franz_go")) as server:
+    with served(request.param, tmp_path_factory.mktemp("franz_go"), SETTINGS) as server:
         yield server
 
 
 def test_kgo(server: Server) -> None:
-    """Groups of both protocols with every balancer, transactions, regular expressions, decompression, purges."""
-    kgo_outcome(KGO_SEEDS=server.plain).holds({}, at_least=140)
+    """Groups of both protocols with every balancer, share groups, transactions, regular expressions, purges."""
+    outcome = kgo_outcome(KGO_SEEDS=server.plain)
+    outcome.holds({}, at_least=140)
+    assert outcome.passed >= SHARE_GROUPS
 
 
 def kgo_outcome(*arguments: str, **environment: str) -> Outcome:

@@ -1,5 +1,7 @@
 """librdkafka's own tests in C and C++, against our broker and Kafka's, with groups of the classic protocol.
 
+Tests with groups also run with those of the consumer protocol, against our broker.
+
 The sources come in the package of confluent-kafka-javascript, which builds them. Of the tests those run that need a
 broker, at the suite's quick setting, each in a process of its own with a bound.
 """
@@ -48,6 +50,12 @@ COMMANDS = {
 #: These run until they are ended, or ask for a server of telemetry; 0184 creates topics again for many minutes.
 BY_HAND = ("0184", "0190", "8000", "8001")
 
+#: Tests with groups that pass with the consumer protocol too.
+GROUPS = (
+    *("0018", "0019", "0022", "0029", "0030", "0033", "0040", "0042", "0045", "0049", "0050", "0056"),
+    *("0064", "0069", "0081", "0083", "0089", "0091", "0102", "0103", "0109", "0113", "0118"),
+)
+
 #: What fails at both brokers, and why.
 EXPLAINED: Mapping[str, str] = {"0111_delay_create_topics": "needs three brokers"}
 
@@ -83,6 +91,13 @@ def test_the_tests_that_need_a_broker(server: Server, tmp_path: Path) -> None:
 
 def test_without_topics_that_nobody_created(frugal_server: Server, tmp_path: Path) -> None:
     outcome(frugal_server, tmp_path, NO_AUTO_CREATE, scenario="noautocreate").holds(EXPLAINED, at_least=3)
+
+
+def test_groups_of_the_consumer_protocol(tmp_path: Path) -> None:
+    require_reference_kafka()
+    (tmp_path / "broker").mkdir()
+    with served(OURS, tmp_path / "broker", SETTINGS) as server:
+        outcome(server, tmp_path, GROUPS, protocol="consumer").holds({}, at_least=25)
 
 
 @dataclass(frozen=True)
