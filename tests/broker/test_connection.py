@@ -375,7 +375,7 @@ def test_a_version_of_api_versions_that_is_not_known_is_answered_in_version_0(br
         correlation_id, message = read_response(ApiKey.API_VERSIONS, 0, receive_frame(sock))
         assert correlation_id == 5
         assert message.error_code == 35
-        assert [(entry.api_key, entry.min_version, entry.max_version) for entry in message.api_keys] == [(18, 0, 4)]
+        assert [(entry.api_key, entry.min_version, entry.max_version) for entry in message.api_keys] == [(18, 0, 5)]
         sock.sendall(
             framed(request_frame(ApiKey.API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "1"}))
         )

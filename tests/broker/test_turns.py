@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import Buffer
 
-from stratalog.broker.server import Broker, connection
+from stratalog.broker.server import Broker, calls, connection
 from stratalog.broker.server.acceptor import Acceptor
 from stratalog.broker.server.connection import Connection
 from stratalog.broker.server.entrance import Entrance
@@ -83,6 +83,28 @@ def test_only_connections_that_are_new_or_took_long_wait_in_line(
             sock.sendall(REQUEST)
             answered(sock)
         assert waited.count(port_of(sock)) in (4, 5)  # the first of them shows that it takes long, or the first two
+
+
+def test_a_connection_with_more_requests_than_fit_a_turn_waits_in_line(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However little CPU each of them takes: several such connections would take turn after turn before any other."""
+    monkeypatch.setattr(connection, "_QUICK_S", 60.0)
+    monkeypatch.setattr(calls, "_TURN_S", -1.0)
+    waits: list[str] = []
+    give_turn = Acceptor.give_turn
+
+    def noted(self: Acceptor, take_turn: Callable[[], object]) -> None:
+        waits.append(take_turn.__name__)
+        give_turn(self, take_turn)
+
+    monkeypatch.setattr(Acceptor, "give_turn", noted)
+    with connect(broker) as sock:
+        for bursts in (1, 2, 3):
+            sock.sendall(REQUEST * 5)
+            for _ in range(5):
+                answered(sock)
+            assert waits.count("_take_in_and_proceed") == bursts
 
 
 def test_a_quick_client_is_served_between_the_turns_of_slow_ones(

@@ -36,8 +36,9 @@ _JOIN_BYTES_MAX: Final = 32 * 1024
 _COPY_BYTES: Final = 256 * 1024
 #: After this much, other connections get their turn, however fast this client reads (as in Kafka: one write a turn).
 _TURN_BYTES: Final = 512 * 1024
-#: A connection that takes more CPU than this queues for its next turn. More than a small request takes, less than a
-#: client notices. Wall time would queue quick clients behind slow ones on a busy machine.
+#: A connection that takes more CPU than this, or has more requests than fit a turn, queues for its next turn. More than
+#: a small request takes, less than a client notices. Wall time would queue quick clients behind slow ones on a busy
+#: machine.
 _QUICK_S: Final = 0.001
 #: Number of consecutive slow turns after which a connection queues: one large batch now and then does no harm. The rest
 #: of a large request queues at once: receiving a megabyte takes most of that time, and many clients may do it in a
@@ -183,7 +184,8 @@ class Connection:
             if self._slow_turns < _SLOW_TURNS:
                 self._host.stay_awake()
         finally:
-            self._slow_turns = self._slow_turns + 1 if thread_time() - begun_s > _QUICK_S else 0
+            is_slow = self._is_in_line or thread_time() - begun_s > _QUICK_S
+            self._slow_turns = self._slow_turns + 1 if is_slow else 0
 
     def _receive(self) -> None:
         """Receive once, and process complete requests."""

@@ -106,7 +106,7 @@ class Framing:
     @property
     def has_leftover(self) -> bool:
         """Whether bytes wait here for `frames`, or for the rest of their frame."""
-        return self._position < self._end or self._large is not None
+        return self._position < self._end or self._large_need > 0
 
     @property
     def kept_bytes(self) -> int:
