@@ -218,6 +218,61 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*/*-future"))
 
 
+@pytest.mark.parametrize(
+    ("is_clean", "policy", "goes_on"), [(True, "delete", 1), (True, "compact", 0), (False, "delete", 0)]
+)
+def test_a_copy_is_gone_on_with_after_a_clean_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_clean: bool, policy: str, goes_on: int
+) -> None:
+    monkeypatch.setattr(DirectoryMoves, "_start", lambda _: None)
+    topic = spec(cleanup_policy=policy, file_delete_delay_ms="0")
+    logs = manager(tmp_path)
+    logs.start([topic])
+    partition = orders(logs)
+    for _ in range(30):
+        partition.append(keyed(b"x" * 100_000))
+    logs.moves.begin(partition, other(partition))
+    (move,) = logs.moves.all()
+    logs.moves._copy(move)
+    assert move.future is not None
+    piece = move.future.log_end_offset
+    logs.close(clean=is_clean)
+    again = manager(tmp_path)
+    again.start([topic])
+    (move,) = again.moves.all()
+    again.moves._copy(move)
+    assert move.future is not None
+    assert move.future.log_end_offset == piece * (1 + goes_on)
+    expected = contents(orders(again))
+    again.moves.work_off()
+    assert orders(again).log.directory.parent == move.destination
+    assert contents(orders(again)) == expected
+    again.purge()
+    again.close()
+    assert len(list(tmp_path.glob("*/orders-0*"))) == 1
+
+
+def test_a_copy_that_cannot_be_gone_on_with_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DirectoryMoves, "_start", lambda _: None)
+    logs = manager(tmp_path)
+    logs.start([LARGE])
+    partition = orders(logs)
+    partition.append(batch(b"1"))
+    logs.moves.begin(partition, other(partition))
+    (move,) = logs.moves.all()
+    logs.moves._copy(move)
+    logs.close()
+    shutil.copytree(move.directory, move.destination / f"orders-0.{'0' * 32}-future")
+    again = manager(tmp_path)
+    again.start([LARGE])
+    again.purge()
+    assert len(list(tmp_path.glob("*/orders-0.*-future"))) == 1
+    again.moves.work_off()
+    again.purge()
+    again.close()
+    assert len(list(tmp_path.glob("*/orders-0*"))) == 1
+
+
 def test_a_move_can_be_broken_off_and_ends_with_its_topic(tmp_path: Path) -> None:
     logs = manager(tmp_path, replica_alter_log_dirs_io_max_bytes_per_second="1")
     logs.start([LARGE])

@@ -80,8 +80,8 @@ class LogLifecycle(ServedLogs, ABC):
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
         super().__init__(data_dirs, config, cluster_id=cluster_id, clock=clock, fs=fs)
-        #: Unfinished copies by the directory they were to become. They start again.
-        self._left_moves: list[tuple[TopicPartition, Path]] = []
+        #: Unfinished moves: the partition, the destination and, if the move can go on with it, the copy.
+        self._left_moves: list[tuple[TopicPartition, Path, Path | None]] = []
         self.cleaner = self._make_cleaner() if config["log.cleaner.enable"] else None
 
     def _make_cleaner(self) -> LogCleaner:
@@ -151,8 +151,13 @@ class LogLifecycle(ServedLogs, ABC):
             if key not in served and recorded(key) == data_dir.directory_id:
                 jobs[data_dir.path] += self._promote_copy(path, key[1], known[key[0]])
             else:
-                self._housekeeping.condemn(path)
-                self._left_moves.append((key, data_dir.path))
+                left: Path | None = None
+                with self._failing(data_dir.path, f"{path.name} cannot be read"):
+                    if data_dir.was_clean and is_copy_of(path, known[key[0]], self._fs):
+                        left = path  # flushed, so that it has no gaps
+                if left is None:
+                    self._housekeeping.condemn(path)
+                self._left_moves.append((key, data_dir.path, left))
         self._refuse_twins(jobs)
         recovered = self._load(jobs)
         self._refuse_shortage()
@@ -179,7 +184,7 @@ class LogLifecycle(ServedLogs, ABC):
                         of_directory.remove(job)
                         places[job.path.name] -= 1
                         self._housekeeping.condemn(copy)
-                        self._left_moves.append(((job.spec.name, job.partition), directory))
+                        self._left_moves.append(((job.spec.name, job.partition), directory, None))
                     elif self.dirs.offline:
                         of_directory.remove(job)
                         logger.error(
@@ -216,13 +221,16 @@ class LogLifecycle(ServedLogs, ABC):
 
     def _resume_moves(self) -> None:
         left, self._left_moves = self._left_moves, []
-        for (topic, number), destination in left:
+        for (topic, number), destination, copy in left:
             partition = self.get(topic, number)
+            goes_on = False
             if partition is not None and partition.failure is None:
                 try:
-                    self.moves.begin(partition, destination)
+                    goes_on = self.moves.begin(partition, destination, copy)
                 except KafkaError as error:  # this says nothing about the directory
                     logger.error("The move of %s-%d to %s cannot continue: %s", topic, number, destination, error)
+            if copy is not None and not goes_on:
+                self._housekeeping.condemn(copy)
 
     def _refuse_shortage(self) -> None:
         """Raise DataDirError when a partition is not served for lack of file descriptors."""
@@ -326,7 +334,7 @@ class LogLifecycle(ServedLogs, ABC):
         crash left them.
         """
         self.stop_replication()
-        self.moves.close()
+        self.moves.close(clean=clean)
         self._schedule.close()
         if self.cleaner is not None:
             self.cleaner.close()

@@ -290,11 +290,12 @@ class LogManager(LogLifecycle):
     # --- moves between log directories --------------------------------------------------------------------------------
 
     def open_future(self, directory: Path, source: PartitionLog) -> PartitionLog:
-        """Return a new log in a directory `-future`, with the topic and configuration of `source`."""
+        """Return a log in a directory `-future`, new or flushed, with the topic and configuration of `source`."""
         log = PartitionLog.open(
             directory, source.config, topic_id=source.topic_id, clock=self.clock, fs=self._fs, clean_shutdown=True
         )
         log.on_storage_error = partial(self._log_failed, directory.parent)
+        log.update_high_watermark(log.log_end_offset)
         return log
 
     def expect(self, directory: Path, key: TopicPartition, bounds: Checkpointed) -> None:

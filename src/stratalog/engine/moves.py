@@ -4,7 +4,8 @@ A copy grows in `<topic>-<partition>.<id>-future` in the target directory. When 
 the rest is copied and flushed, the copy gets the partition's name, and the old directory is renamed to `-delete`. A
 crash leaves one of these:
 
-    only a -future directory beside the partition   the copy is discarded and started again
+    only a -future directory beside the partition   the copy is discarded and started again; after a clean stop the
+                                                    move goes on with it, unless the log is compacted
     both with the partition's name                  the copy has the mark `MARK` and is discarded, as above
     only the copy                                   it is the partition; its mark is removed
 
@@ -67,6 +68,8 @@ class MovingReplica:
     #: The claim on the destination in a cluster; None for a single broker.
     claim: DirectoryClaim | None = None
     future: PartitionLog | None = None
+    #: Whether the copy was begun before a clean stop.
+    is_left: bool = False
     is_cancelled: bool = False
     #: Whether the cleaner is paused, as from the start of the copy of a compacted log.
     is_paused: bool = False
@@ -108,17 +111,20 @@ class DirectoryMoves:
         with self._lock:
             return list(self._moves.values())
 
-    def begin(self, partition: Partition, destination: Path) -> None:
+    def begin(self, partition: Partition, destination: Path, left: Path | None = None) -> bool:
         """Move a partition to another log directory. Its current directory cancels a move.
 
-        Raises LogDirNotFoundError, KafkaStorageError and InvalidTopicError as Kafka.
+        `left` is an unfinished copy from before a clean stop. Return whether the move goes on with it. Raises
+        LogDirNotFoundError, KafkaStorageError and InvalidTopicError as Kafka.
         """
         self.check(partition.topic, partition.partition, destination)
         with self._beginning:
-            self._begin(partition, destination)
+            self._begin(partition, destination, left)
+            move = self._of(partition)
         self._start()
+        return move is not None and move.directory == left
 
-    def _begin(self, partition: Partition, destination: Path) -> None:
+    def _begin(self, partition: Partition, destination: Path, left: Path | None) -> None:
         if partition.failure is not None:
             raise partition.failure
         move = self._of(partition)
@@ -129,8 +135,8 @@ class DirectoryMoves:
             return
         if self._logs.dirs.offline:
             raise KafkaStorageError(f"{partition.topic}-{partition.partition} cannot move while a directory is offline")
-        directory = marked_path(partition.log.directory, FUTURE_DIR_SUFFIX)
-        move = MovingReplica(partition, destination, destination / directory.name)
+        directory = left or destination / marked_path(partition.log.directory, FUTURE_DIR_SUFFIX).name
+        move = MovingReplica(partition, destination, directory, is_left=left is not None)
         if self._logs.replication is not None:
             move.claim = self._logs.replication.claim(partition, destination)
         try:
@@ -169,8 +175,8 @@ class DirectoryMoves:
             with move.lock:
                 self._drop(move)
 
-    def close(self) -> None:
-        """Stop the thread. Moves continue at the next start. A second call does nothing."""
+    def close(self, *, clean: bool) -> None:
+        """Stop the thread. Moves continue at the next start, after a clean stop with their copies. Idempotent."""
         self._closed.set()
         with self._lock:
             self._woken.notify_all()
@@ -181,7 +187,10 @@ class DirectoryMoves:
             self._turns.clear()
         for move in moves.values():
             if move.future is not None:
-                move.future.close(flush=False)
+                try:
+                    move.future.close(flush=clean)
+                except KafkaStorageError as error:  # its directory is offline now, and not marked as cleanly stopped
+                    logger.error("%s was not closed cleanly: %s", move.directory, error)
 
     def _of(self, partition: Partition) -> MovingReplica | None:
         with self._lock:
@@ -265,7 +274,7 @@ class DirectoryMoves:
     def _copy(self, move: MovingReplica) -> int:
         """Copy a piece and return its bytes."""
         source = move.partition.log
-        is_new = move.future is None
+        is_new = move.future is None and not move.is_left
         future = self._logs.open_future(move.directory, source) if move.future is None else move.future
         move.future = future
         if source.config.compacted and not move.is_paused:
