@@ -22,6 +22,8 @@ ROUND_SIZE = 150
 _SOME_KEYS = 100
 #: Characters of a request or an answer in a report.
 _SHOWN = 1200
+#: Kafka answers an alteration, and the first JoinGroup of a group, before each of its readers knows of it.
+_READ_LATE = {ApiKey.DESCRIBE_CONFIGS, ApiKey.LIST_GROUPS}
 _INDEX = re.compile(r"\[\d+\]")
 
 
@@ -122,8 +124,7 @@ def compare(
                     shortened.update(topic["name"] for topic in request.fields["topics"])
                 past = frozenset(compressed), frozenset(shortened)
                 found = list(_found(seed, number, at, request, answers, *past))
-                if request.key is ApiKey.DESCRIBE_CONFIGS:
-                    # Kafka answers an alteration before each of its readers has it.
+                if request.key in _READ_LATE:
                     deadline = monotonic() + 2
                     while not all(map(reason_for, found)) and monotonic() < deadline:
                         answers = both("ask", request)

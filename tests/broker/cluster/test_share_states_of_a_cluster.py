@@ -38,7 +38,12 @@ from stratalog.broker.share import (
     ShareWrite,
 )
 from stratalog.broker.share.state_records import StateBatch
-from stratalog.errors import FencedLeaderEpochError, NotCoordinatorError, NotLeaderOrFollowerError
+from stratalog.errors import (
+    FencedLeaderEpochError,
+    InvalidRequestError,
+    NotCoordinatorError,
+    NotLeaderOrFollowerError,
+)
 from stratalog.wire import ApiKey, build_message, make_message, message_module, request_class, response_class
 from stratalog.wire.client import UnreachableError
 
@@ -123,6 +128,23 @@ def test_states_are_asked_for_where_they_are_and_go_on_at_the_next_coordinator(t
             await done(world, here.write(KEY, 3, 0, accepted(15, 15, 10)))
         await done(world, here.delete(KEY))
         assert await done(world, there.summary(KEY)) is None
+
+    play(tmp_path, work)
+
+
+def test_the_coordinator_deletes_the_states_of_a_deleted_topic_for_good(tmp_path: Path) -> None:
+    async def work(world: CoordinatorWorld) -> None:
+        Network(world)
+        await done(world, world.nodes[1].persister.initialize(KEY, 0, 0))
+        for node in world.nodes.values():  # the other one has no states, and writes nothing
+            node.storage.metadata.topic_by_id = lambda _: None
+            node.states.begin_to_forget(ORDERS_ID)
+        await world.settle()
+        with pytest.raises(InvalidRequestError):
+            await done(world, world.nodes[1].states.read(KEY, 0))
+        world.move(PLACE, 2)
+        with pytest.raises(InvalidRequestError):
+            await done(world, world.nodes[2].persister.read(KEY, 0))
 
     play(tmp_path, work)
 
