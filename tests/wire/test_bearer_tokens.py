@@ -95,6 +95,32 @@ def test_the_current_token_stays_in_use_while_the_endpoint_fails(
     assert SECRET not in caplog.text
 
 
+def test_an_endpoint_that_hangs_does_not_hold_up_logins_by_the_current_token(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratalog.wire.client.bearer_tokens._RENEWAL_PATIENCE_S", 0.01)
+    go_on = threading.Event()
+    now = int(time.time())
+    endpoint.answer = lambda: granted(iat=now - 6000, exp=now + 600)
+    source = TokenSource(login_at(endpoint, refresh=EARLY))
+    first = source.token()
+
+    def answer() -> tuple[int, str]:
+        assert go_on.wait(60)
+        return granted(jti="second")
+
+    endpoint.answer = answer
+    try:
+        for _ in range(3):
+            assert source.token() == first
+        wait_until(lambda: len(endpoint.requests) == 2, "the endpoint is asked once")
+        assert source.token() == first
+    finally:
+        go_on.set()
+    wait_until(lambda: source.token() != first, "the new token")
+    assert len(endpoint.requests) == 2
+
+
 def test_threads_that_wait_for_one_request_share_its_failure(endpoint: TokenEndpoint) -> None:
     asked, go_on = threading.Event(), threading.Event()
 
