@@ -173,6 +173,14 @@ def test_the_end_is_told_and_seen(both: Both) -> None:
     assert both.client.recv(1) == b""
 
 
+def test_nothing_waits_for_a_client_that_has_gone(both: Both) -> None:
+    both.client.close()
+    with pytest.raises(OSError):
+        both.stream.send(b"x")
+    assert not both.stream.is_full
+    assert both.stream.kept_bytes == 0
+
+
 def test_a_client_that_leaves_in_the_handshake_is_an_error(context: ssl.SSLContext) -> None:
     ours, theirs = socket.socketpair()
     with closing(ours):

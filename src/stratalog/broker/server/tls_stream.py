@@ -69,7 +69,8 @@ class TlsStream:
         except ssl.SSLWantReadError:
             raise BlockingIOError from None
         finally:
-            self._push()
+            with contextlib.suppress(OSError):  # that the client has gone is found by what is received
+                self._push()
 
     def receive_into(self, space: memoryview) -> int:
         """Return the number of bytes that were received, 0 at the end. Raises SSLError or OSError."""
@@ -84,7 +85,8 @@ class TlsStream:
         except ssl.SSLWantReadError:
             raise BlockingIOError from None
         finally:
-            self._push()
+            with contextlib.suppress(OSError):  # that the client has gone is found by what is received
+                self._push()
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
         """Encrypt some of the data and send it; return how much. Some of it may wait here: see `is_full`."""
@@ -116,11 +118,14 @@ class TlsStream:
         return bool(received)
 
     def _push(self) -> None:
-        """Send what OpenSSL has written; the rest waits. Errors of the socket are found by the next call."""
+        """Send what OpenSSL has written; the rest waits. OSError if the client has gone: then nothing waits."""
         if not self._outgoing.pending:
             return
         self._unsent = memoryview(bytes(self._unsent) + self._outgoing.read())
         try:
             self.drain()
-        except OSError:
+        except BlockingIOError:
             return
+        except OSError:
+            self._unsent = _NOTHING
+            raise
