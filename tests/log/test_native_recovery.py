@@ -203,3 +203,11 @@ def test_a_segment_of_very_many_batches_waits_for_the_loop(tmp_path: Path, monke
     monkeypatch.setattr(native_scan, "threading", None)  # no thread can be started
     found(log_of(random.Random(1), 1000), tmp_path / "many", large=False)
     assert native_scan._kernel is scan_kernel
+
+
+def test_a_log_that_is_shorter_by_now_is_filled_with_zeros() -> None:
+    room = bytearray(b"\xff" * 12)
+    log = LogBytes.of(b"0123456789")
+    assert (bytes(log.fill(memoryview(room), 6)), bytes(room[4:])) == (b"6789", b"\xff" * 8)
+    shorter = LogBytes(log._log, 14)
+    assert bytes(shorter.fill(memoryview(room), 6)) == b"6789" + bytes(4)

@@ -1,6 +1,6 @@
 """The native pass of recovery over sound batches of a segment. `segment_recovery` is its Python twin.
 
-Loading the loop costs as much as fifty thousand small batches in Python. A segment that has more of them waits for it;
+Loading the loop costs as much as ten thousand small batches in Python. A segment that has more of them waits for it;
 otherwise a background thread loads it, once enough batches were read in Python or are still to come.
 """
 
@@ -13,7 +13,6 @@ from collections import deque
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from stratalog.log.index import address_of
 from stratalog.log.producers import BATCHES_KEPT as POSITIONS_KEPT
 from stratalog.log.segment import LogBytes, SegmentIndexes
 
@@ -22,9 +21,9 @@ logger = logging.getLogger(__name__)
 #: Bytes read and scanned at once.
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 #: With more batches, read and still to come, the native loop is loaded in the background.
-_PLAIN_BATCHES_MAX: Final = 20_000
+_PLAIN_BATCHES_MAX: Final = 5_000
 #: With more batches still to come, their segment waits for the native loop, which then reads it in a tenth of the time.
-_WAITING_BATCHES_MIN: Final = 50_000
+_WAITING_BATCHES_MIN: Final = 15_000
 #: Batches usually have 16 KB, and an index entry each.
 _ENTRIES_MAX: Final = CHUNK_BYTES // 1024
 _PRODUCERS_MAX: Final = 64
@@ -85,6 +84,7 @@ class NativeScan:
         self._log, self._indexes = log, indexes
         self._limits = highest, last_indexable, index_interval_bytes
         self._context: Any = None
+        self._chunk = bytearray()
         self._offset_entries = bytearray()
         self._time_entries = bytearray(12 * _ENTRIES_MAX)
         self._producers: Any = None
@@ -106,8 +106,8 @@ class NativeScan:
         context = self._begin(kernel, at, epoch, recent)
         position, may_go_on = at.position, True
         while may_go_on and position < self._log.size and self._has_room():
-            chunk = self._log.window(position, CHUNK_BYTES)
-            context.chunk, context.chunk_at, context.size = address_of(chunk), position, chunk.nbytes
+            chunk = self._log.fill(memoryview(self._chunk), position)
+            context.chunk_at, context.size = position, chunk.nbytes
             context.used = context.offset_count = context.time_count = 0
             is_cut = kernel.take_batches(context.address)
             position += context.used
@@ -134,6 +134,8 @@ class NativeScan:
             context.entry_size, context.entries_max = self._indexes.offset.entry_size, _ENTRIES_MAX
             self._offset_entries = bytearray(context.entry_size * _ENTRIES_MAX)
             self._producers = (ctypes.c_int64 * _PRODUCERS_MAX)()
+            self._chunk = bytearray(min(CHUNK_BYTES, self._log.size))
+            context.chunk = _address(self._chunk)
             context.offset_entries = _address(self._offset_entries)
             context.time_entries = _address(self._time_entries)
             context.producer_ids = ctypes.addressof(self._producers)

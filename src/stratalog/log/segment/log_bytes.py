@@ -5,7 +5,7 @@ Without memory mapping: unreadable bytes raise OSError instead of a signal, and 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from typing_extensions import Buffer
 
@@ -17,12 +17,24 @@ from stratalog.util import crc32c
 WINDOW_SIZE: Final = 256 * 1024
 
 
+class FillingReader(LogReader, Protocol):
+    """A reader that also reads into memory of its caller."""
+
+    def pread_into(self, buffer: memoryview, position: int, /) -> int:
+        """Fill a buffer, and return how many bytes there were: fewer than its size only at the end."""
+
+
 class _Memory:
     def __init__(self, data: Buffer) -> None:
         self._data = memoryview(data)
 
     def pread(self, size: int, position: int, /) -> Buffer:
         return self._data[position : position + size]
+
+    def pread_into(self, buffer: memoryview, position: int, /) -> int:
+        data = self._data[position : position + len(buffer)]
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class LogBytes:
@@ -31,7 +43,7 @@ class LogBytes:
     A concurrently truncated file reads as zeros, which are no batches.
     """
 
-    def __init__(self, log: LogReader, size: int) -> None:
+    def __init__(self, log: FillingReader, size: int) -> None:
         self.size = size
         self._log = log
         self._window = memoryview(b"")
@@ -58,6 +70,13 @@ class LogBytes:
         data = self._log.pread(wanted, position)
         got = memoryview(data).nbytes
         return memoryview(data if got == wanted else bytes(data) + bytes(wanted - got))
+
+    def fill(self, room: memoryview, position: int) -> memoryview:
+        """Read what fits into memory of the caller, which costs half of a window: no new page is touched."""
+        filled = room[: self.size - position]
+        got = self._log.pread_into(filled, position)
+        filled[got:] = bytes(len(filled) - got)
+        return filled
 
     def header(self, position: int) -> tuple[int, ...] | None:
         head = self.at(position, HEADER_SIZE)
