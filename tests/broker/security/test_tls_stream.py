@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import ssl
 import struct
@@ -53,8 +54,11 @@ class Both:
                 self.stream.shake_hands()
                 break
             except BlockingIOError:
-                continue
+                self.wait_to_read()
         shaking.join(30)
+
+    def wait_to_read(self) -> None:
+        assert select.select([self.sock], [], [], 30)[0]
 
     def close(self) -> None:
         self.sock.close()
@@ -81,6 +85,7 @@ def received(both: Both, count: int) -> bytes:
         try:
             size = both.stream.receive_into(space[: count - len(found)])
         except BlockingIOError:
+            both.wait_to_read()
             continue
         assert size
         found += bytes(space[:size])
@@ -158,7 +163,7 @@ def test_a_client_that_does_not_read_is_not_read_from(both: Both) -> None:
                 view = view[both.stream.send(view) :]
             both.stream.drain()
         except BlockingIOError:
-            continue
+            assert select.select([], [both.sock], [], 30)[1]
     reading.join(30)
     assert found == sent
     assert received(both, 5) == b"hello"
