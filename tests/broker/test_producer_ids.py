@@ -159,3 +159,19 @@ def test_an_id_that_a_client_writes_does_not_use_up_those_before_it(tmp_path: Pa
         assert wire.call(ApiKey.CREATE_PARTITIONS, 3, topics=more, timeout=30_000).results[0].error_code == 0
         answer = wire.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60_000)
         assert (int(answer.error_code), int(answer.producer_id)) == (0, 0)
+
+
+def test_a_made_up_id_in_a_directory_that_is_taken_over_is_not_skipped(tmp_path: Path) -> None:
+    with Broker(tmp_path / "theirs") as theirs:
+        theirs.services.topics.create("orders", 1)
+        partition = theirs.services.partition("orders", 0)
+        assert partition is not None
+        for producer_id in (2**63 - 1, 7):
+            record = Record(0, theirs.services.clock.now_ms(), None, b"v")  # an old producer is forgotten
+            partition.append(build_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=0))
+    shutil.copytree(tmp_path / "theirs" / "orders-0", tmp_path / "ours" / "orders-0")
+    (tmp_path / "ours" / "orders-0" / "partition.metadata").unlink()
+    with Broker(tmp_path / "ours") as ours, Wire(ours.bootstrap_servers) as wire:
+        ours.services.topics.create("orders", 1)
+        answer = wire.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60_000)
+        assert (int(answer.error_code), int(answer.producer_id)) == (0, 8)

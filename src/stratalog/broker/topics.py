@@ -41,6 +41,8 @@ from stratalog.util import Clock
 
 logger = logging.getLogger(__name__)
 
+#: A client has made up a producer id from here on: a cluster allocates a thousand at a time.
+_ALLOCATED_IDS_MAX = 2**62
 _NAME_LENGTH_MAX = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -316,10 +318,11 @@ class TopicManager:
     def _reserve_producer_ids(self, partitions: Iterable[Partition]) -> None:
         """Skip producer ids in directories that new partitions take over, which may come from another cluster.
 
-        Clients may write any id: those in other partitions are not skipped.
+        Clients may write any id: those in other partitions are not skipped, nor those that no cluster has got to.
         """
         known = [each.log.active_producers() for each in partitions if each.log.log_end_offset]
-        if used := [entry.producer_id for entries in known for entry in entries]:
+        ids = [entry.producer_id for entries in known for entry in entries]
+        if used := [each for each in ids if each < _ALLOCATED_IDS_MAX]:
             self.store.reserve_producer_ids(max(used))
 
     def finalize_features(self, levels: Mapping[str, int], check: Callable[[FinalizedFeatures], None]) -> None:
