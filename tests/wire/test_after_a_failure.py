@@ -45,7 +45,8 @@ def test_a_connection_is_broken_by_whatever_ends_an_exchange_half_way(error: Bas
     with ours, theirs:
         client: Any = object.__new__(Client)
         client._address, client._client_id, client._correlation_id = "here:1", b"test", 0
-        client._lock, client.is_broken = threading.Lock(), False
+        client._lock, client.is_broken = threading.RLock(), False
+        client._sasl = client._reauthenticate_at = None
         client._socket = _FailingSocket(ours, error, calls)
         theirs.sendall(b"\0\0\0\x0a\0\0\0\1secret")
         with pytest.raises((UnreachableError, MemoryError, KeyboardInterrupt)):
