@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 from tests.cli.admin_commands import CommandLine
+from tests.support.waiting import wait_until
 
 from stratalog.broker.apis import k01_fetch
 from stratalog.broker.server import Broker
@@ -133,7 +134,10 @@ def test_produce_stops_after_a_number_of_records_and_reads_no_further(
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(read))
         write.write(b"1\n2\n3\n4")
         assert any_cli.good("produce", topic, "-n", "2", "-p", "0", "--json", *options).json["records"] == 2
-        assert any_cli.good("consume", topic, "-e", "--isolation-level", "read_committed").out == "1\n2\n"
+        # Kafka answers the commit before its markers are in the partitions.
+        committed = "consume", topic, "-e", "--isolation-level", "read_committed"
+        found = wait_until(lambda: any_cli.good(*committed).out, "the records are committed")
+        assert found == "1\n2\n"
     assert any_cli.good("produce", topic, "a", "b", "c", "-c", "1", "--json").json["records"] == 1
 
 
@@ -417,6 +421,7 @@ def test_control_records_and_what_batches_hold_are_printed_on_request(any_cli: C
         else:
             producer.abort_transaction()
     every = ("consume", topic, "-e", "--control-records")
+    wait_until(lambda: "abort" in any_cli.good(*every, "-f", "%c").out, "the last marker is in the partition")
     found = [json.loads(line) for line in any_cli.good(*every, "--json").out.splitlines()]
     (producer_id,) = {each["producerId"] for each in found[1:]}
     assert producer_id >= 0
