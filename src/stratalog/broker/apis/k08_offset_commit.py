@@ -13,12 +13,9 @@ from collections.abc import Container
 from typing import Any
 
 from stratalog.broker.groups import (
-    CommittedOffset,
     PartPosition,
     RequestedCommits,
-    TopicPartition,
     answered_topics,
-    requested_topic,
     to_ms,
 )
 from stratalog.broker.server import ApiKey, RequestContext, handles
@@ -26,52 +23,24 @@ from stratalog.errors import (
     GroupIdNotFoundError,
     IllegalGenerationError,
     KafkaError,
-    UnknownTopicOrPartitionError,
     wire_code,
 )
 
 _GROUP_NOT_FOUND_FROM = 9
 _TOPIC_IDS_FROM = 10
 _FLEXIBLE_FROM = 8
-#: How many usual elements of a request an append to the log is worth.
-_STORE_WEIGHT = 20
 #: A partition of the response: its index, the error code.
 _PARTITION = struct.Struct(">ih")
 
 
 @handles(ApiKey.OFFSET_COMMIT, versions=(2, 10))
 async def offset_commit(ctx: RequestContext, request: Any) -> Any:
-    codes: dict[PartPosition, int] = {}
-    unknown: set[int] = set()
-    commits = RequestedCommits()
-    now_ms = ctx.broker.clock.now_ms()
-    expiry = _expiry(request, now_ms)
-    async for at, requested in ctx.in_turns(enumerate(request.topics)):
-        topic, error_code = requested_topic(ctx.broker, requested, by_id=ctx.version >= _TOPIC_IDS_FROM)
-        if topic is None:
-            unknown.add(at)
-        async for number, partition in ctx.in_turns(enumerate(requested.partitions)):
-            position = PartPosition(at, number)
-            if topic is None:
-                codes[position] = error_code
-            elif not 0 <= partition.partition_index < topic.partition_count:
-                codes[position] = UnknownTopicOrPartitionError.code
-            else:
-                commits.add(
-                    position,
-                    TopicPartition(topic.name, partition.partition_index),
-                    CommittedOffset(
-                        partition.committed_offset,
-                        partition.committed_metadata or "",
-                        now_ms,
-                        getattr(partition, "committed_leader_epoch", -1),
-                        expiry,
-                        topic.topic_id,
-                    ),
-                )
-    as_asked = not codes and not unknown
+    by_id = ctx.version >= _TOPIC_IDS_FROM
+    commits = await RequestedCommits.read(ctx, request.topics, by_id=by_id, retention_ms=_retention_ms(request))
+    as_asked = not commits.has_refused
+    kept: Container[int] = commits.unknown
     missing = GroupIdNotFoundError if ctx.version >= _GROUP_NOT_FOUND_FROM else IllegalGenerationError
-    async for number, turn in ctx.in_turns(enumerate(commits.turns), weight=_STORE_WEIGHT):
+    async for number, turn in commits.turns(ctx):
         try:
             stored = await ctx.broker.groups.commit(
                 request.group_id,
@@ -85,15 +54,15 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
         except KafkaError as error:
             stored = dict.fromkeys(turn, wire_code(error))
             if as_asked:
-                unknown.update(range(len(request.topics)))  # an error of the group applies to the whole request
-        codes.update(commits.placed(number, stored))
-    return await ctx.beside(_response, ctx, request, codes, unknown, as_asked)
+                kept = range(len(request.topics))  # an error of the group applies to the whole request
+        commits.settle(number, stored)
+    return await ctx.beside(_response, ctx, request, commits.codes, kept, as_asked)
 
 
-def _expiry(request: Any, now_ms: int) -> int | None:
+def _retention_ms(request: Any) -> int | None:
     retention = getattr(request, "retention_time", None)
     retention_ms = -1 if retention is None else to_ms(retention)
-    return None if retention_ms == -1 else now_ms + retention_ms
+    return None if retention_ms == -1 else retention_ms
 
 
 def _response(

@@ -20,7 +20,6 @@ from stratalog.broker.groups import (
     RequestedCommits,
     TopicPartition,
     answered_topics,
-    requested_topic,
 )
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.transactions import ClientSupport, ProducerIdAndEpoch, admit, ask_coordinator, begin_admission
@@ -28,7 +27,6 @@ from stratalog.errors import (
     CoordinatorLoadInProgressError,
     KafkaError,
     NotEnoughReplicasError,
-    UnknownTopicOrPartitionError,
 )
 from stratalog.records import NO_SEQUENCE
 
@@ -36,57 +34,27 @@ if TYPE_CHECKING:
     from stratalog.engine import Partition
 
 _TOPIC_IDS_FROM = 6
-#: How many usual elements of a request an append to the log is worth.
-_STORE_WEIGHT = 20
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 6))
 async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
-    codes: dict[PartPosition, int] = {}
-    commits = RequestedCommits()
-    now_ms = ctx.broker.clock.now_ms()
-    unknown: set[int] = set()
-    by_id = ctx.version >= _TOPIC_IDS_FROM
-    async for at, requested in ctx.in_turns(enumerate(request.topics)):
-        topic, error_code = requested_topic(ctx.broker, requested, by_id=by_id)
-        if topic is None:
-            unknown.add(at)
-        async for number, partition in ctx.in_turns(enumerate(requested.partitions)):
-            position = PartPosition(at, number)
-            if topic is None:
-                codes[position] = error_code
-            elif not 0 <= partition.partition_index < topic.partition_count:
-                codes[position] = UnknownTopicOrPartitionError.code
-            else:
-                commits.add(
-                    position,
-                    TopicPartition(topic.name, partition.partition_index),
-                    CommittedOffset(
-                        partition.committed_offset,
-                        partition.committed_metadata or "",
-                        now_ms,
-                        getattr(partition, "committed_leader_epoch", -1),
-                        topic_id=topic.topic_id,
-                    ),
-                )
-    as_asked = not codes and not unknown
-    async for number, turn in ctx.in_turns(enumerate(commits.turns), weight=_STORE_WEIGHT):
-        codes.update(commits.placed(number, await _store(ctx, request, turn)))
-    return await ctx.beside(_answers, ctx, request, codes, unknown, as_asked)
+    commits = await RequestedCommits.read(ctx, request.topics, by_id=ctx.version >= _TOPIC_IDS_FROM)
+    as_asked = not commits.has_refused
+    async for number, turn in commits.turns(ctx):
+        commits.settle(number, await _store(ctx, request, turn))
+    return await ctx.beside(_answers, ctx, request, commits, as_asked)
 
 
-def _answers(
-    ctx: RequestContext, request: Any, codes: dict[PartPosition, int], unknown: set[int], as_asked: bool
-) -> Any:
-    """Return the response; `unknown` are the numbers of topics that do not exist."""
+def _answers(ctx: RequestContext, request: Any, commits: RequestedCommits, as_asked: bool) -> Any:
     by_id = ctx.version >= _TOPIC_IDS_FROM
+    unknown = commits.unknown
     kept: Container[int] = range(len(request.topics)) if as_asked and not by_id else unknown
     answers = answered_topics(
         request.topics, lambda topic: topic.topic_id if by_id else topic.name, as_asked=as_asked, kept=kept
     )
     if by_id:  # results of topics that were refused before the coordinator come first
         answers.sort(key=lambda answer: not any(at in unknown for at, _, _ in answer[1]))
-    return ctx.respond(topics=[_answer(ctx, key, partitions, codes) for key, partitions in answers])
+    return ctx.respond(topics=[_answer(ctx, key, partitions, commits.codes) for key, partitions in answers])
 
 
 async def _store(
