@@ -54,6 +54,14 @@ def _with(before: ModuleType, *classes: Any) -> ModuleType:
     return module
 
 
+def _with_elements(before: ModuleType, cls: Any, array: str, element: Any, version: int) -> ModuleType:
+    """Return a module like `before`, with a later message whose array has elements of the later class `element`."""
+    fields = _fields_of(cls)
+    name, _, facts = fields[array]
+    fields[array] = (name, tuple.__class_getitem__((element, ...)), facts)
+    return _with(before, element, _later(cls, fields, version))
+
+
 def _heartbeat_request(before: ModuleType) -> ModuleType:
     cls = before.StreamsGroupHeartbeatRequest
     return _with(before, _later(cls, _fields_of(cls), 1))
@@ -91,11 +99,7 @@ def _describe_response(before: ModuleType) -> ModuleType:
         fields[name] = _field(name, "int8", int8, -1 if name == "topology_description" else 0)
     fields["assignor_name"] = _field("assignor_name", "string", str | None, None)
     later_group = _later(group, fields, 1)
-    cls = before.StreamsGroupDescribeResponse
-    fields = _fields_of(cls)
-    name, _, groups = fields["groups"]
-    fields["groups"] = (name, tuple.__class_getitem__((later_group, ...)), groups)
-    return _with(before, later_group, _later(cls, fields, 1))
+    return _with_elements(before, before.StreamsGroupDescribeResponse, "groups", later_group, 1)
 
 
 def _commit_by_id(before: ModuleType, kind: str) -> ModuleType:
@@ -105,11 +109,7 @@ def _commit_by_id(before: ModuleType, kind: str) -> ModuleType:
     later_topic = _later(
         topic, {"topic_id": _field("topic_id", "uuid", UUID | None), "partitions": fields["partitions"]}, 6
     )
-    cls = getattr(before, f"TxnOffsetCommit{kind}")
-    fields = _fields_of(cls)
-    name, _, topics = fields["topics"]
-    fields["topics"] = (name, tuple.__class_getitem__((later_topic, ...)), topics)
-    return _with(before, later_topic, _later(cls, fields, 6))
+    return _with_elements(before, getattr(before, f"TxnOffsetCommit{kind}"), "topics", later_topic, 6)
 
 
 def _api_versions_request(before: ModuleType) -> ModuleType:
@@ -137,11 +137,7 @@ def _delete_groups_response(before: ModuleType) -> ModuleType:
     fields = _fields_of(result)
     fields["error_message"] = _field("error_message", "string", str | None, None)
     later_result = _later(result, fields, 3)
-    cls = before.DeleteGroupsResponse
-    fields = _fields_of(cls)
-    name, _, results = fields["results"]
-    fields["results"] = (name, tuple.__class_getitem__((later_result, ...)), results)
-    return _with(before, later_result, _later(cls, fields, 3))
+    return _with_elements(before, before.DeleteGroupsResponse, "results", later_result, 3)
 
 
 #: What makes a version of a message from the version before it, by schema, version and kind.

@@ -96,14 +96,13 @@ def _check_settings(settings: BrokerConfig, config: Path) -> list[TakeOverFindin
     """Return the first error that these settings cause at startup."""
     from stratalog.broker.cluster import ClusterSettings  # start-up cost
 
-    properties = settings.properties
-    roles = (properties.get("process.roles") or "").strip()
+    roles = (settings.properties.get("process.roles") or "").strip()
     if roles != "broker":
         what = f"process.roles={roles}: a broker that takes over must have no other role"
         return [TakeOverFinding("error", "settings", str(config), what, "set process.roles=broker")]
     try:
-        refuse_unkept(properties, lambda _key: str(config))
-        ClusterSettings.of(BrokerConfig.from_properties(properties))
+        refuse_unkept(settings.properties, lambda _key: str(config))
+        ClusterSettings.of(settings)
         if _has_plugin(settings):
             from stratalog.remote.storage import AivenSettings  # as above
 
