@@ -1,4 +1,4 @@
-"""Answers with many elements are told from others, wherever in the message the elements are."""
+"""An answer with many elements is recognized, however deep in the message they are."""
 
 from __future__ import annotations
 

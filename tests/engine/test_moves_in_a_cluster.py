@@ -9,18 +9,16 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import pytest
 from tests.engine.test_log_manager import batch
-from tests.engine.test_replicas import KEY, PROPERTIES, Pair, View, Wire, until
+from tests.engine.test_replicas import KEY, PROPERTIES, Pair, View, connect_fetchers, until
 from tests.sim.model_controller import ModelPartition
 
 from stratalog.config import BrokerConfig
 from stratalog.engine import LogManager, ReplicaChanges
-from stratalog.engine.replication import ReplicaFetcher
-from stratalog.wire.client import Client
 
 CLUSTER_ID = "QlVyk3RvQ9-abcdefghijA"
 NOT_A_REPLICA, NO_DIRECTORIES = 6, 35
@@ -105,11 +103,7 @@ class Movable(Pair):
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Movable]:
     made: list[Movable] = []
-
-    def connected(fetcher: ReplicaFetcher) -> Client:
-        return cast("Client", Wire(made[0], fetcher._leader))
-
-    monkeypatch.setattr(ReplicaFetcher, "_connected", connected)
+    connect_fetchers(monkeypatch, made)
     made.append(Movable(tmp_path))
     try:
         yield made[0]

@@ -8,17 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 from tests.engine.test_log_manager import batch
 from tests.engine.test_moves import contents
 from tests.engine.test_moves_in_a_cluster import Movable
-from tests.engine.test_replicas import Wire, until
+from tests.engine.test_replicas import connect_fetchers, until
 
-from stratalog.engine.replication import ReplicaFetcher
 from stratalog.errors import KafkaError
-from stratalog.wire.client import Client
 
 STEPS = 40
 
@@ -119,16 +116,13 @@ class Life:
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Life]]:
     made: list[Movable] = []
 
-    def connected(fetcher: ReplicaFetcher) -> Client:
-        return cast("Client", Wire(made[-1], fetcher._leader))
-
     def start(seed: int) -> Life:
         home = tmp_path / str(seed)
         home.mkdir()
         made.append(Movable(home))
         return Life(made[-1], seed)
 
-    monkeypatch.setattr(ReplicaFetcher, "_connected", connected)
+    connect_fetchers(monkeypatch, made)
     yield start
     for pair in made:
         pair.may_answer.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -221,14 +221,19 @@ class Wire:
         pass
 
 
+def connect_fetchers(monkeypatch: pytest.MonkeyPatch, pairs: Sequence[Pair]) -> None:
+    """Let fetchers ask the last of `pairs`, which may still be empty."""
+
+    def connected(fetcher: ReplicaFetcher) -> Client:
+        return cast("Client", Wire(pairs[-1], fetcher._leader))
+
+    monkeypatch.setattr(ReplicaFetcher, "_connected", connected)
+
+
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     made: list[Pair] = []
-
-    def connected(fetcher: ReplicaFetcher) -> Client:
-        return cast("Client", Wire(made[0], fetcher._leader))
-
-    monkeypatch.setattr(ReplicaFetcher, "_connected", connected)
+    connect_fetchers(monkeypatch, made)
     made.append(Pair(tmp_path))
     try:
         yield made[0]

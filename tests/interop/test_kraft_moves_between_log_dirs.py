@@ -304,7 +304,7 @@ def test_replicas_move_under_load_and_kills(world: World, tmp_path: Path) -> Non
         world.limit(SLOW)
         assert world.move(OURS, 0, world.other(OURS, 0)) == 0
         assert world.move(OURS, 0, world.place(OURS, 0)) == 0
-        assert world.places(OURS)[0] == [(there[OURS, 0], False)], "taken back"
+        assert world.places(OURS)[0] == [(there[OURS, 0], False)], "the move was undone"
         world.limit(FAST)
 
         there = {(OURS, at): world.other(OURS, at) for at in range(len(REPLICAS))}
